@@ -1,0 +1,84 @@
+#include "cli/eval_command.h"
+
+#include <fmt/core.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "cli/arguments.h"
+#include "cli/data_sources.h"
+#include "cli/rank_session.h"
+#include "framework/core/error.h"
+#include "framework/core/nearest_name.h"
+#include "framework/distributed/launcher.h"
+#include "framework/train/evaluate.h"
+#include "framework/train/restore.h"
+#include "models/registry.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct EvalArguments {
+  std::string model;
+  std::string checkpoint;
+  std::string json;
+  DeviceArguments device;
+  DataArguments data;
+  std::int64_t batch_per_rank = 256;
+};
+
+template <class Visitor>
+void visit_fields(EvalArguments& arguments, Visitor&& visit) {
+  visit_fields(arguments.device, visit);
+  visit_fields(arguments.data, visit);
+  visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in one forward pass");
+}
+
+void run_rank(const EvalArguments& arguments, const Environment& environment) {
+  RankSession session(environment, arguments.device, 0);
+  const std::unique_ptr<Dataset> dataset = open_validation_data(arguments.data, 0);
+  const Model model = make_model(arguments.model,
+                                 {.sample_shape = dataset->sample_shape(), .classes = dataset->num_classes()});
+  const std::int64_t step =
+      restore(arguments.checkpoint, model_tensors(*model.module), session.group(), Surplus::ignore);
+  const EvalResult result =
+      evaluate(*model.module, model.logits, *dataset, arguments.batch_per_rank, session.group());
+  if (!session.first()) return;
+  fmt::print("{} after {} steps on {}: accuracy {:.4f}, loss {:.4f} ({} samples)\n", arguments.model, step,
+             dataset->info().name, result.accuracy, result.loss, result.samples);
+  if (!arguments.json.empty()) {
+    const nlohmann::ordered_json json = {{"model", arguments.model},     {"step", step},
+                                         {"accuracy", result.accuracy}, {"loss", result.loss},
+                                         {"samples", result.samples},   {"ranks", environment.world_size}};
+    std::ofstream stream(arguments.json);
+    stream << json.dump(2) << "\n" << std::flush;
+    if (!stream) throw Error(fmt::format("--json {}: cannot be written", arguments.json));
+  }
+}
+
+}  // namespace
+
+std::function<int(char** argv)> add_eval_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("eval", "Loss and accuracy of a checkpoint, each sample counted once");
+  auto arguments = std::make_shared<EvalArguments>();
+  command->add_option("MODEL", arguments->model, fmt::format("{}", fmt::join(model_names(), ", ")))->required();
+  command->add_option("--checkpoint", arguments->checkpoint, "checkpoint, or a run directory: its newest")->required();
+  add_options(*command, *arguments);
+  command->add_option("--json", arguments->json, "write the result to this file");
+
+  return [arguments](char** argv) {
+    expect_known("model", arguments->model, model_names());
+    expect(arguments->batch_per_rank >= 1, "--batch-per-rank: expected at least 1, got {}", arguments->batch_per_rank);
+    const Environment environment = resolve_environment(arguments->device);
+    if (must_launch(environment)) {
+      open_validation_data(arguments->data, 0);
+      find_latest(arguments->checkpoint);
+      return launch(environment.world_size, argv);
+    }
+    run_rank(*arguments, environment);
+    return 0;
+  };
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,83 @@
+// The `lockstep` command. Exit codes: 0 done, 1 the run failed, 2 wrong usage or input, 3 a link mode or proof
+// contradicted, 128+N ended by signal N.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cli/eval_command.h"
+#include "cli/train_command.h"
+#include "framework/core/nearest_name.h"
+#include "framework/core/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+struct Command {
+  const char* name;
+  std::function<int(char** argv)> run;
+};
+
+// "--bach: unknown option; did you mean --batch-per-rank?"
+std::string unknown_argument(const CLI::App& app, const std::string& argument) {
+  const auto chosen = app.get_subcommands();
+  std::vector<std::string> known;
+  if (chosen.empty()) {
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) known.push_back(command->get_name());
+  } else {
+    for (const CLI::Option* option : chosen.front()->get_options()) known.push_back(option->get_name());
+  }
+  const std::string nearest = nearest_name(argument.substr(0, argument.find('=')), known);
+  return fmt::format("{}: unknown {}{}; see --help", argument, chosen.empty() ? "command" : "option",
+                     nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+}
+
+int report(const std::string& text, int code) {
+  const char* rank = std::getenv("RANK");  // under any launcher of ours; others label the output themselves
+  fmt::print(stderr, "lockstep{}: {}\n", rank != nullptr ? fmt::format(" rank {}", rank) : "", text);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains reference models by synchronous data parallelism.", "lockstep");
+  app.set_version_flag("--version", [] { return version_text(); });
+  app.require_subcommand(1);
+  const Command commands[] = {{"train", add_train_command(app)}, {"eval", add_eval_command(app)}};
+  app.allow_extras();
+  for (CLI::App* command : app.get_subcommands({})) command->allow_extras();
+
+  try {
+    app.parse(argc, argv);
+    if (const auto extras = app.remaining(/*recurse=*/true); !extras.empty()) {
+      return report(unknown_argument(app, extras.front()), kWrongUsage);
+    }
+    for (const Command& command : commands) {
+      if (app.got_subcommand(command.name)) return command.run(argv);
+    }
+    return kWrongUsage;
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    const auto extras = app.remaining(true);
+    return report(extras.empty() ? fmt::format("{}; see --help", error.what()) : unknown_argument(app, extras.front()),
+                  kWrongUsage);
+  } catch (const std::invalid_argument& error) {
+    return report(error.what(), kWrongUsage);
+  } catch (const std::exception& error) {
+    return report(error.what(), kFailed);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) { return lockstep::cli::run(argc, argv); }

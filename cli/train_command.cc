@@ -1,0 +1,278 @@
+#include "cli/train_command.h"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/arguments.h"
+#include "cli/data_sources.h"
+#include "cli/progress.h"
+#include "cli/rank_session.h"
+#include "framework/core/error.h"
+#include "framework/core/nearest_name.h"
+#include "framework/core/version.h"
+#include "framework/distributed/launcher.h"
+#include "framework/train/trainer.h"
+#include "models/registry.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kDefaultEpochs = 5;
+constexpr std::int64_t kDefaultBatchPerRank = 64;
+
+struct TrainArguments {
+  std::string model;
+  DeviceArguments device;
+  DataArguments data;
+  std::optional<std::int64_t> batch_per_rank, global_batch, accumulate, steps, epochs;
+  std::string optimizer = "sgd";
+  std::optional<double> lr, weight_decay;
+  double momentum = 0.9;
+  double clip = 0.0;
+  std::string schedule = "constant";
+  std::int64_t warmup = 0;
+  double label_smoothing = 0.0;
+  double dropout = 0.0;
+  double first_bucket_mib = 1.0;
+  double bucket_cap_mib = 25.0;
+  std::string overlap = "on";
+  std::uint64_t seed = 0;
+  std::int64_t eval_every = 0;
+  std::int64_t checkpoint_every = 0;
+  std::string out;
+  std::string resume;
+};
+
+template <class Visitor>
+void visit_fields(TrainArguments& arguments, Visitor&& visit) {
+  visit_fields(arguments.device, visit);
+  visit_fields(arguments.data, visit);
+  visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in a micro-step (B)");
+  visit("--global-batch", arguments.global_batch, "samples of a step over all ranks: G = B x A x ranks; any two give the third");
+  visit("--accumulate", arguments.accumulate, "micro-steps of a step (A)");
+  visit("--steps", arguments.steps, "since the start of training; default: --epochs");
+  visit("--epochs", arguments.epochs, "passes over the data since the start of training; default: 5");
+  visit("--optimizer", arguments.optimizer, "sgd or adamw");
+  visit("--lr", arguments.lr, "peak learning rate; default: 0.05 for sgd, 0.001 for adamw");
+  visit("--momentum", arguments.momentum, "of sgd");
+  visit("--weight-decay", arguments.weight_decay, "of matrices and filters; default: 0 for sgd, 0.01 for adamw");
+  visit("--clip", arguments.clip, "largest norm of the gradient; 0: not clipped");
+  visit("--schedule", arguments.schedule, "constant, cosine, linear or step (a tenth after each third of the run)");
+  visit("--warmup", arguments.warmup, "steps of linear warm-up");
+  visit("--label-smoothing", arguments.label_smoothing, "share of the target spread over all classes");
+  visit("--dropout", arguments.dropout, "probability that a hidden unit is dropped");
+  visit("--bucket-cap-mib", arguments.bucket_cap_mib, "a bucket of gradients is closed at this size");
+  visit("--first-bucket-mib", arguments.first_bucket_mib, "the same for the first");
+  visit("--overlap", arguments.overlap, "on, off (all-reduce after backward) or naive (one by one, for each parameter)");
+  visit("--seed", arguments.seed, "of initial weights, sample order and dropout");
+  visit("--eval-every", arguments.eval_every, "steps; 0: after each epoch");
+  visit("--checkpoint-every", arguments.checkpoint_every, "steps; 0: after the last step only");
+}
+
+nlohmann::ordered_json read_json_file(const fs::path& file) {
+  std::ifstream stream(file);
+  expect(stream.is_open(), "--resume: expected a run directory with {}, which cannot be read", file.string());
+  auto json = nlohmann::ordered_json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  expect(json.is_object(), "{}: expected a JSON object, found something else", file.string());
+  return json;
+}
+
+// Takes what the command line leaves open from the run that is resumed.
+void inherit_options(const CLI::App& app, TrainArguments& arguments) {
+  const nlohmann::ordered_json config = read_json_file(fs::path(arguments.resume) / "config.json");
+  try {
+    expect(config.at("model") == arguments.model, "--resume {}: expected model {}, as it was trained, got {}",
+           arguments.resume, config.at("model").get<std::string>(), arguments.model);
+    nlohmann::ordered_json options = config.at("options");
+    // A new length or batch replaces the old one, in whichever unit it is given; ranks are where it runs now.
+    const auto given = [&](const char* option) { return app.get_option(option)->count() > 0; };
+    if (given("--steps") || given("--epochs")) options["steps"] = options["epochs"] = nullptr;
+    if (given("--batch-per-rank") || given("--global-batch") || given("--accumulate")) {
+      options["batch-per-rank"] = options["global-batch"] = options["accumulate"] = nullptr;
+    }
+    for (const char* place : {"device", "ranks", "threads"}) options[place] = nullptr;
+    fill_from_json(app, arguments, options);
+  } catch (const nlohmann::json::exception& error) {
+    throw std::invalid_argument(fmt::format("{}/config.json: expected the options of a run, got: {}", arguments.resume,
+                                            error.what()));
+  }
+}
+
+BatchSplit split_of(const TrainArguments& arguments, std::int64_t ranks) {
+  BatchRequest request{.global_batch = arguments.global_batch,
+                       .batch_per_rank = arguments.batch_per_rank,
+                       .accumulate = arguments.accumulate};
+  if (!request.global_batch && !request.batch_per_rank) request.batch_per_rank = kDefaultBatchPerRank;
+  return split_batch(request, ranks);
+}
+
+OptimizerConfig optimizer_of(const TrainArguments& arguments) {
+  if (arguments.optimizer == "adamw") return AdamWConfig{.weight_decay = arguments.weight_decay.value_or(0.01)};
+  return SgdConfig{.momentum = arguments.momentum, .weight_decay = arguments.weight_decay.value_or(0.0)};
+}
+
+Schedule schedule_of(const TrainArguments& arguments, std::int64_t total_steps) {
+  using Kind = Schedule::Kind;
+  const Kind kind = arguments.schedule == "cosine"   ? Kind::cosine
+                    : arguments.schedule == "linear" ? Kind::linear
+                    : arguments.schedule == "step"   ? Kind::step
+                                                     : Kind::constant;
+  return {.kind = kind,
+          .peak = arguments.lr.value_or(arguments.optimizer == "adamw" ? 0.001 : 0.05),
+          .warmup_steps = arguments.warmup,
+          .total_steps = total_steps,
+          .step_size = std::max<std::int64_t>(1, (total_steps - arguments.warmup + 2) / 3)};
+}
+
+TrainerOptions trainer_options(const TrainArguments& arguments, const Dataset& train, int ranks) {
+  TrainerOptions options;
+  options.model_name = arguments.model;
+  options.split = split_of(arguments, ranks);
+  const std::int64_t steps_per_epoch = std::max<std::int64_t>(1, train.size() / options.split.global_batch());
+  options.steps = arguments.steps.value_or(arguments.epochs.value_or(kDefaultEpochs) * steps_per_epoch);
+  options.optimizer = optimizer_of(arguments);
+  options.schedule = schedule_of(arguments, options.steps);
+  options.step.clip_norm = arguments.clip;
+  options.step.grad_norm = true;
+  options.step.caps = {.first_mib = arguments.first_bucket_mib, .cap_mib = arguments.bucket_cap_mib};
+  options.step.buckets.overlap = arguments.overlap == "naive" ? Overlap::naive
+                                 : arguments.overlap == "off" ? Overlap::off
+                                                              : Overlap::on;
+  options.label_smoothing = arguments.label_smoothing;
+  options.seed = arguments.seed;
+  options.eval_every = arguments.eval_every;
+  options.checkpoint_every = arguments.checkpoint_every;
+  options.resume_dir = arguments.resume;
+  return options;
+}
+
+void check(const TrainArguments& arguments) {
+  expect_known("model", arguments.model, model_names());
+  expect_known("optimizer", arguments.optimizer, {"sgd", "adamw"});
+  expect_known("schedule", arguments.schedule, {"constant", "cosine", "linear", "step"});
+  expect_known("overlap mode", arguments.overlap, {"on", "off", "naive"});
+  expect(!arguments.steps || !arguments.epochs, "expected --steps or --epochs, got both");
+  const auto at_least = [](const char* option, auto value, auto least) {
+    expect(value >= least, "{}: expected at least {}, got {}", option, least, value);
+  };
+  at_least("--steps", arguments.steps.value_or(1), std::int64_t{1});
+  at_least("--epochs", arguments.epochs.value_or(1), std::int64_t{1});
+  at_least("--warmup", arguments.warmup, std::int64_t{0});
+  at_least("--eval-every", arguments.eval_every, std::int64_t{0});
+  at_least("--checkpoint-every", arguments.checkpoint_every, std::int64_t{0});
+  at_least("--lr", arguments.lr.value_or(0.0), 0.0);
+  at_least("--clip", arguments.clip, 0.0);
+  expect(arguments.dropout >= 0 && arguments.dropout < 1, "--dropout: expected a probability in [0, 1), got {}",
+         arguments.dropout);
+  expect(arguments.label_smoothing >= 0 && arguments.label_smoothing < 1,
+         "--label-smoothing: expected a share in [0, 1), got {}", arguments.label_smoothing);
+}
+
+// The run's directory; an earlier run in it is never overwritten.
+fs::path run_directory(const TrainArguments& arguments) {
+  if (!arguments.out.empty()) {
+    expect(!fs::exists(fs::path(arguments.out) / "config.json") || arguments.out == arguments.resume,
+           "--out {}: already holds a run; choose another directory, or continue it with --resume {}", arguments.out,
+           arguments.out);
+    return arguments.out;
+  }
+  if (!arguments.resume.empty()) return arguments.resume;
+  const std::string name = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", arguments.model, fmt::localtime(std::time(nullptr)));
+  fs::path directory = name;
+  for (int i = 2; fs::exists(directory); ++i) directory = fmt::format("{}-{}", name, i);
+  return directory;
+}
+
+// Everything that is needed to repeat the run.
+void write_config(const fs::path& directory, const TrainArguments& arguments, const RankSession& session,
+                  const BatchSplit& split, std::int64_t steps) {
+  nlohmann::ordered_json config = {{"version", std::string(version())},
+                                   {"model", arguments.model},
+                                   {"options", to_json(arguments)},
+                                   {"ranks", session.environment().world_size},
+                                   {"launcher", launcher_name(session.environment().launcher)},
+                                   {"threads", session.threads()},
+                                   {"batch_per_rank", split.batch_per_rank},
+                                   {"accumulate", split.accumulate},
+                                   {"global_batch", split.global_batch()},
+                                   {"steps", steps}};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const auto equals = text.find('=');
+    if (text.starts_with("NCCL_") || text.starts_with("CUDA_")) {
+      config["environment"][text.substr(0, equals)] = text.substr(equals + 1);
+    }
+  }
+  std::error_code failure;
+  fs::create_directories(directory, failure);
+  std::ofstream stream(directory / "config.json");
+  stream << config.dump(2) << "\n" << std::flush;
+  if (!stream) throw Error(fmt::format("{}: cannot be written", (directory / "config.json").string()));
+}
+
+void run_rank(const TrainArguments& arguments, const Environment& environment) {
+  RankSession session(environment, arguments.device, arguments.seed);
+  session.agree("options", arguments.model + " " + to_json(arguments).dump());
+  const DataSources data = open_data(arguments.data, arguments.seed);
+  const Model model = make_model(arguments.model, {.sample_shape = data.train->sample_shape(),
+                                                   .classes = data.train->num_classes(),
+                                                   .dropout = arguments.dropout});
+  TrainerOptions options = trainer_options(arguments, *data.train, environment.world_size);
+  if (session.first()) options.run_dir = run_directory(arguments);
+  Trainer trainer(*model.module, model.logits, *data.train, data.validation.get(), session.group(), options);
+
+  std::optional<Progress> progress;
+  if (session.first()) {
+    write_config(options.run_dir, arguments, session, options.split, options.steps);
+    progress.emplace(trainer.steps_done(), options.steps);
+    fmt::print("{} on {}: {} rank{} x {} thread{}, {} samples a step, {} steps\n", arguments.model,
+               data.train->info().name, environment.world_size, environment.world_size == 1 ? "" : "s",
+               session.threads(), session.threads() == 1 ? "" : "s", options.split.global_batch(), options.steps);
+    std::fflush(stdout);
+  }
+  const std::optional<EvalResult> result = trainer.run([&](const StepMetrics& metrics) {
+    if (progress) progress->update(metrics);
+  });
+  if (session.first()) {
+    if (result) fmt::print("test accuracy {:.4f}, loss {:.4f} ({} samples)\n", result->accuracy, result->loss, result->samples);
+    fmt::print("run directory {}\n", options.run_dir.string());
+  }
+}
+
+}  // namespace
+
+std::function<int(char** argv)> add_train_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "Train a model on one or many ranks");
+  auto arguments = std::make_shared<TrainArguments>();
+  command->add_option("MODEL", arguments->model, fmt::format("{}", fmt::join(model_names(), ", ")))->required();
+  add_options(*command, *arguments);
+  command->add_option("--out", arguments->out, "run directory; default: runs/MODEL-TIME");
+  command->add_option("--resume", arguments->resume, "run directory to continue; its options hold where none is given");
+
+  return [command, arguments](char** argv) {
+    expect_known("model", arguments->model, model_names());
+    if (!arguments->resume.empty()) inherit_options(*command, *arguments);
+    check(*arguments);
+    const Environment environment = resolve_environment(arguments->device);
+    if (must_launch(environment)) {
+      // What is wrong for every rank is said once, here.
+      split_of(*arguments, environment.world_size);
+      run_directory(*arguments);
+      open_data(arguments->data, arguments->seed);
+      return launch(environment.world_size, argv);
+    }
+    run_rank(*arguments, environment);
+    return 0;
+  };
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# From a fresh clone to a trained model: installs what is missing, builds the command and trains LeNet-5 on
+# Fashion-MNIST over two ranks.
+# usage: examples/quickstart.sh [--yes | --no-install]     (see cmake/bootstrap.sh)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cmake/bootstrap.sh "$@" build data
+cmake/build.sh lockstep
+
+number=1
+while [[ -e runs/quickstart-$number ]]; do number=$((number + 1)); done
+out=runs/quickstart-$number
+
+train=(build/bin/lockstep train lenet --device cpu --ranks 2 --global-batch 128 --epochs 5 --out "$out")
+echo "${train[*]}"
+"${train[@]}"
+
+cat <<TEXT
+
+Try next:
+  build/bin/lockstep eval lenet --checkpoint $out     the accuracy again, from the checkpoint
+  build/bin/lockstep train mlp --ranks 2 --epochs 2   another model
+  build/bin/lockstep train --help                     every option
+  docs/                                               how it works, in three lessons
+TEXT

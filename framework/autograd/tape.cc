@@ -1,0 +1,163 @@
+#include "framework/autograd/tape.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "framework/core/context.h"
+#include "framework/core/error.h"
+#include "kernels/dispatch.h"
+#include "kernels/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+thread_local Tape* current_tape = nullptr;
+
+void copy_or_add(const Tensor& source, GradView target) {
+  LOCKSTEP_DISPATCH(accumulate, context().exec(), source, target);
+}
+
+}  // namespace
+
+GradView Backward::target(int input, const Shape& shape, DType dtype) {
+  const auto& variable = inputs_[static_cast<std::size_t>(input)];
+  if (variable == nullptr) return {};
+  Tensor& grad = variable->grad;
+  const bool accumulate = std::exchange(variable->written, true);
+  if (!grad.defined()) {
+    grad = Tensor::empty(shape, dtype);
+  } else if (accumulate && variable->parameter == nullptr && !grad.unique()) {
+    // Passed to several inputs at once (see pass): adding in place would change the others' gradients too.
+    Tensor copy = Tensor::empty(grad.shape(), grad.dtype());
+    copy_or_add(grad, {copy.view(), false});
+    grad = std::move(copy);
+  }
+  View view = grad.view();
+  view.shape = shape;  // of the caller's choice: a reshaped tensor shares its gradient
+  return {view, accumulate};
+}
+
+void Backward::pass(int input, Tensor gradient) {
+  const auto& variable = inputs_[static_cast<std::size_t>(input)];
+  if (variable == nullptr) return;
+  if (variable->parameter == nullptr && !variable->written) {
+    variable->grad = std::move(gradient);
+    variable->written = true;
+  } else {
+    copy_or_add(gradient, target(input, gradient.shape(), gradient.dtype()));
+  }
+}
+
+Tape::Tape() : previous_(std::exchange(current_tape, this)) {}
+
+Tape::~Tape() { current_tape = previous_; }
+
+Tape* Tape::current() { return current_tape; }
+
+void Tape::append(const char* name, std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs,
+                  BackwardFunction backward) {
+  Node node{.name = name, .inputs = {}, .outputs = {}, .backward = std::move(backward)};
+  for (const Tensor* input : inputs) {
+    const auto& variable = input->variable();
+    if (variable != nullptr) {
+      expect(!variable->consumed, "{}: an earlier op overwrites this input in backward; expected no second reader", name);
+      ++variable->readers;
+    }
+    node.inputs.push_back(variable);
+  }
+  for (Tensor* output : outputs) {
+    output->set_variable(std::make_shared<Variable>());
+    output->variable()->shape = output->shape();
+    node.outputs.push_back(output->variable());
+  }
+  nodes_.push_back(std::move(node));
+}
+
+// Which nodes will run, and the gradient writes they will do.
+struct Tape::Plan {
+  std::vector<bool> runs;
+  std::vector<Parameter*> writes;  // in order, a parameter once for each write
+
+  std::vector<Parameter*> order_of_last_write() const {
+    std::vector<Parameter*> order;
+    std::unordered_set<Parameter*> seen;
+    for (auto write = writes.rbegin(); write != writes.rend(); ++write) {
+      if (seen.insert(*write).second) order.push_back(*write);
+    }
+    std::reverse(order.begin(), order.end());
+    return order;
+  }
+};
+
+Tape::Plan Tape::plan(const Tensor& loss) const {
+  expect(loss.numel() == 1, "backward: expected a scalar loss, got shape {}", loss.shape().to_string());
+  expect(loss.variable() != nullptr, "backward: expected a loss that depends on a parameter and was computed while this tape existed");
+  Plan plan{.runs = std::vector<bool>(nodes_.size()), .writes = {}};
+  std::unordered_set<const Variable*> reached{loss.variable().get()};
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    const Node& node = nodes_[i];
+    plan.runs[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                               [&](const auto& output) { return reached.contains(output.get()); });
+    if (!plan.runs[i]) continue;
+    for (const auto& input : node.inputs) {
+      if (input == nullptr) continue;
+      reached.insert(input.get());
+      if (input->parameter != nullptr) plan.writes.push_back(input->parameter);
+    }
+  }
+  return plan;
+}
+
+std::vector<Parameter*> Tape::gradient_order(const Tensor& loss) const { return plan(loss).order_of_last_write(); }
+
+void Tape::backward(const Tensor& loss, double seed, GradientSink* sink) {
+  const Plan planned = plan(loss);
+  if (sink != nullptr) sink->begin(planned.order_of_last_write());
+  for (Parameter* parameter : planned.writes) ++parameter->variable().owed_writes;
+
+  loss.variable()->grad = Tensor::empty(loss.shape(), loss.dtype());
+  loss.variable()->written = true;
+  LOCKSTEP_DISPATCH(fill, context().exec(), loss.variable()->grad, seed);
+
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    if (planned.runs[i]) {
+      Node& node = nodes_[i];
+      Backward backward;
+      backward.inputs_ = node.inputs;
+      for (const auto& output : node.outputs) {
+        const Tensor grad = std::exchange(output->grad, {});
+        backward.output_grads_.push_back(grad.defined() ? grad.reshape(output->shape) : Tensor{});
+      }
+      node.backward(backward);
+      for (const auto& input : node.inputs) {
+        if (input == nullptr) continue;
+        if (!input->written) throw std::logic_error(std::string(node.name) + ": backward left a gradient unwritten");
+        if (input->parameter != nullptr && --input->owed_writes == 0 && sink != nullptr) sink->ready(*input->parameter);
+      }
+    }
+    nodes_.pop_back();  // with it goes what the node had saved
+  }
+}
+
+bool needs_grad(std::initializer_list<const Tensor*> inputs) {
+  return current_tape != nullptr &&
+         std::any_of(inputs.begin(), inputs.end(), [](const Tensor* input) { return input->variable() != nullptr; });
+}
+
+void record(const char* name, std::initializer_list<const Tensor*> inputs, std::initializer_list<Tensor*> outputs,
+            Tape::BackwardFunction backward) {
+  if (!needs_grad(inputs)) return;
+  current_tape->append(name, inputs, outputs, std::move(backward));
+}
+
+void record_consuming(const char* name, const Tensor& input, Tensor* output, Tape::BackwardFunction backward) {
+  if (!needs_grad({&input})) return;
+  expect(input.variable()->readers == 0 && input.variable()->parameter == nullptr,
+         "{}: overwrites its input in backward; expected an activation that no other op reads", name);
+  const Tensor* inputs[] = {&input};
+  current_tape->append(name, inputs, {&output, 1}, std::move(backward));
+  input.variable()->consumed = true;
+}
+
+}  // namespace lockstep

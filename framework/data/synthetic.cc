@@ -1,0 +1,79 @@
+#include "framework/data/synthetic.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/data/counter_random.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kFields = 4;  // along each side of an image
+constexpr std::uint64_t kPatternStream = 0;
+constexpr std::uint64_t kTrainStream = 1;
+constexpr std::uint64_t kTestStream = 2;
+
+// Brightness of a field is 64 .. 191, noise -64 .. 63: their sum is a pixel without clamping.
+constexpr unsigned kNoiseMean = 64;
+
+class SyntheticDataset : public DatasetOf<std::uint8_t> {
+ public:
+  explicit SyntheticDataset(const SyntheticOptions& options)
+      : DatasetOf({.name = fmt::format("synthetic ({})", split_name(options.split)),
+                   .size = options.size,
+                   .sample_shape = options.sample_shape,
+                   .num_classes = options.num_classes,
+                   .mean = std::vector<float>(static_cast<std::size_t>(options.sample_shape[2]), 0.5F),
+                   .stddev = std::vector<float>(static_cast<std::size_t>(options.sample_shape[2]), 0.2F)}),
+        noise_key_(stream_key(options.seed, options.split == Split::train ? kTrainStream : kTestStream)),
+        row_pixels_(options.sample_shape[1] * options.sample_shape[2]) {
+    const std::uint64_t key = stream_key(options.seed, kPatternStream);
+    const std::int64_t width = options.sample_shape[1];
+    const std::int64_t channels = options.sample_shape[2];
+    for (std::int64_t field_row = 0; field_row < num_classes() * kFields; ++field_row) {
+      for (std::int64_t x = 0; x < width; ++x) {
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const std::int64_t field = (field_row * kFields + x * kFields / width) * channels + c;
+          patterns_.push_back(
+              static_cast<std::uint8_t>(64 + random_bits(key, static_cast<std::uint64_t>(field)) % 128));
+        }
+      }
+    }
+  }
+
+  void read(std::int64_t index, std::span<std::uint8_t> pixels, std::int32_t& label) const override {
+    label = static_cast<std::int32_t>(index % num_classes());
+    const std::uint64_t key = stream_key(noise_key_, static_cast<std::uint64_t>(index));
+    const std::int64_t height = sample_shape()[0];
+    const auto row_pixels = static_cast<std::size_t>(row_pixels_);
+    std::uint64_t counter = 0;
+    for (std::int64_t y = 0; y < height; ++y) {
+      const std::uint8_t* pattern = patterns_.data() + (label * kFields + y * kFields / height) * row_pixels_;
+      std::uint8_t* row = pixels.data() + y * row_pixels_;
+      for (std::size_t x = 0; x < row_pixels; x += 8) {
+        const std::uint64_t noise = random_bits(key, counter++);
+        const std::size_t run = std::min<std::size_t>(8, row_pixels - x);
+        for (std::size_t i = 0; i < run; ++i) {
+          row[x + i] = static_cast<std::uint8_t>(pattern[x + i] + ((noise >> (8 * i) & 0xff) >> 1) - kNoiseMean);
+        }
+      }
+    }
+  }
+
+ private:
+  std::uint64_t noise_key_;
+  std::int64_t row_pixels_;             // W x C
+  std::vector<std::uint8_t> patterns_;  // (num_classes, kFields, W, C): fields are stretched along W only
+};
+
+}  // namespace
+
+std::unique_ptr<DatasetOf<std::uint8_t>> synthetic_dataset(const SyntheticOptions& options) {
+  const Shape& shape = options.sample_shape;
+  expect(shape.rank() == 3 && shape.numel() >= 1, "synthetic: expected a sample shape (H, W, C), got {}",
+         shape.to_string());
+  return std::make_unique<SyntheticDataset>(options);
+}
+
+}  // namespace lockstep

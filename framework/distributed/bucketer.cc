@@ -1,0 +1,91 @@
+#include "framework/distributed/bucketer.h"
+
+#include <unordered_set>
+
+#include "framework/core/error.h"
+
+namespace lockstep {
+namespace {}  // namespace
+
+Bucketer::Bucketer(const ParameterArena& arena, ProcessGroup& group, const BucketerOptions& options)
+    : arena_(arena), group_(group), options_(options), buckets_(arena.buckets().size()) {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = arena_.buckets()[i];
+    for (std::size_t slot = bucket.first_slot; slot < bucket.end_slot; ++slot) {
+      bucket_of_[arena_.slots()[slot].parameter] = i;
+    }
+    buckets_[i].label = fmt::format("bucket {} from {}", i, arena_.slots()[bucket.first_slot].parameter->name);
+  }
+}
+
+Bucketer::~Bucketer() {
+  for (const BucketState& bucket : buckets_) {
+    try {
+      bucket.work.wait();
+    } catch (const std::exception&) {
+      // Whoever waited for this bucket has been told; here it only matters that it ended.
+    }
+  }
+}
+
+void Bucketer::begin(std::span<Parameter* const> expected) {
+  next_to_launch_ = 0;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    buckets_[i].owed = arena_.buckets()[i].end_slot - arena_.buckets()[i].first_slot;
+    buckets_[i].work = {};
+  }
+  const std::unordered_set<const Parameter*> writes(expected.begin(), expected.end());
+  for (const Parameter* parameter : expected) {
+    expect(bucket_of_.contains(parameter), "backward: {} is not in the arena; expected every parameter in it",
+           parameter->name);
+  }
+  std::string unused;
+  for (const ArenaSlot& slot : arena_.slots()) {
+    if (writes.contains(slot.parameter)) continue;
+    // An earlier micro-step may have written it; if none did, its slot still holds the last step's gradient.
+    if (!slot.parameter->variable().written) {
+      unused += (unused.empty() ? "" : ", ") + slot.parameter->name;
+      slot.parameter->grad().fill_zero();
+    }
+    --buckets_[bucket_of_.at(slot.parameter)].owed;
+  }
+  expect(options_.allow_unused || unused.empty(),
+         "backward: these parameters got no gradient in this step: {}; use them in the loss, or set allow_unused",
+         unused);
+  if (options_.overlap == Overlap::on) launch_complete_buckets();
+}
+
+void Bucketer::ready(Parameter& parameter) {
+  --buckets_[bucket_of_.at(&parameter)].owed;
+  if (options_.overlap == Overlap::on) launch_complete_buckets();
+}
+
+void Bucketer::launch_complete_buckets() {
+  while (next_to_launch_ < buckets_.size() && buckets_[next_to_launch_].owed == 0) {
+    BucketState& bucket = buckets_[next_to_launch_];
+    bucket.work =
+        group_.all_reduce(slice(arena_.grads(), arena_.buckets()[next_to_launch_].range), ReduceOp::sum, bucket.label);
+    ++next_to_launch_;
+  }
+}
+
+void Bucketer::flush() {
+  if (options_.overlap == Overlap::naive) {
+    for (const ArenaSlot& slot : arena_.slots()) {
+      group_.all_reduce(slice(arena_.grads(), slot.range), ReduceOp::sum, slot.parameter->name).wait();
+    }
+    next_to_launch_ = buckets_.size();
+  }
+  launch_complete_buckets();
+  if (next_to_launch_ != buckets_.size())
+    throw std::logic_error("bucketer: backward ended before every gradient was complete");
+}
+
+void Bucketer::wait(std::size_t bucket) { buckets_[bucket].work.wait(); }
+
+void Bucketer::finish() {
+  flush();
+  for (std::size_t i = 0; i < buckets_.size(); ++i) wait(i);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// Overlap of communication with backward: a bucket of gradients is reduced as soon as the tape owes it no more writes,
+// while backward goes on with the layers below.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "framework/autograd/tape.h"
+#include "framework/distributed/process_group.h"
+#include "framework/optim/parameter_arena.h"
+
+namespace lockstep {
+
+enum class Overlap : std::uint8_t {
+  on,     // a bucket is launched when its gradients are complete
+  off,    // all buckets are launched after backward
+  naive,  // one blocking all-reduce for each parameter, after backward: for teaching and comparison
+};
+
+struct BucketerOptions {
+  Overlap overlap = Overlap::on;
+  // Whether a parameter may get no gradient in a step; it then counts as zero. Otherwise that is an error: it is nearly
+  // always a mistake in the model, and one that only some ranks make would leave the others waiting.
+  bool allow_unused = false;
+};
+
+// Sums the gradients of an arena over the ranks of a group, during the backward pass that it is given to:
+//
+//     tape.backward(loss, seed, &bucketer);
+//     bucketer.finish();
+//
+// Invariant: buckets are launched in index order on every rank, whatever order their gradients are completed in, since
+// collectives must be issued in the same order everywhere.
+class Bucketer final : public GradientSink {
+ public:
+  Bucketer(const ParameterArena& arena, ProcessGroup& group, const BucketerOptions& options = {});
+  // Waits for what is under way: the arena's memory belongs to the group until then.
+  ~Bucketer() override;
+  Bucketer(const Bucketer&) = delete;
+  Bucketer& operator=(const Bucketer&) = delete;
+
+  void begin(std::span<Parameter* const> expected) override;
+  void ready(Parameter& parameter) override;
+  // Launches what is left after backward. Afterwards wait() may be called.
+  void flush();
+  // Returns when bucket i is reduced (on a GPU: makes the compute stream wait). Rethrows a failure of the group.
+  void wait(std::size_t bucket);
+  // flush(), then wait() for every bucket.
+  void finish();
+
+ private:
+  void launch_complete_buckets();
+
+  struct BucketState {
+    std::string label;
+    std::size_t owed = 0;  // parameters whose gradients are not complete
+    Work work;
+  };
+
+  const ParameterArena& arena_;
+  ProcessGroup& group_;
+  BucketerOptions options_;
+  std::vector<BucketState> buckets_;
+  std::unordered_map<const Parameter*, std::size_t> bucket_of_;
+  std::size_t next_to_launch_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+// Makes every rank of a group hold the same model, laid out in the same way.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/distributed/process_group.h"
+#include "framework/nn/module.h"
+#include "framework/optim/parameter_arena.h"
+
+namespace lockstep {
+
+// Throws std::invalid_argument on every rank unless all ranks give the same text. The ranks whose text differs from
+// rank 0's name the first line that does. `what` says in the message what is compared.
+void expect_agreement(ProcessGroup& group, const std::string& what, const std::string& text);
+
+// Checks that all ranks built the same model (names, shapes, types, decay), moves its parameters into an arena in rank
+// 0's gradient order and gives every rank rank 0's parameters and buffers.
+//
+// gradient_order: what Tape::gradient_order returned for a first forward pass of this rank. Parameters that it lacks
+// come last, in order of registration.
+ParameterArena make_replicas(Module& model, std::span<Parameter* const> gradient_order, ProcessGroup& group,
+                             const BucketCaps& caps = {});
+
+}  // namespace lockstep

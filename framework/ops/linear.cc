@@ -1,0 +1,38 @@
+#include "framework/ops/linear.h"
+
+#include <vector>
+
+#include "framework/autograd/tape.h"
+#include "framework/core/context.h"
+#include "framework/core/error.h"
+#include "kernels/dispatch.h"
+#include "kernels/linear.h"
+
+namespace lockstep {
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  expect(x.shape().rank() >= 1 && weight.shape().rank() == 2 && x.dim(-1) == weight.dim(1),
+         "linear: expected x (..., C) and weight (O, C), got x {} and weight {}", x.shape().to_string(),
+         weight.shape().to_string());
+  expect(!bias.defined() || bias.shape() == Shape{weight.dim(0)}, "linear: expected bias ({}), got {}", weight.dim(0),
+         bias.shape().to_string());
+  expect(x.dtype() == weight.dtype(), "linear: expected x and weight of one type, got {} and {}", dtype_name(x.dtype()),
+         dtype_name(weight.dtype()));
+
+  std::vector<std::int64_t> extents(x.shape().span().begin(), x.shape().span().end());
+  extents.back() = weight.dim(0);
+  Tensor y = Tensor::empty(Shape(extents), x.dtype());
+  const std::int64_t rows = x.dim(-1) == 0 ? 0 : x.numel() / x.dim(-1);
+  const Tensor x2 = x.detach().reshape({rows, x.dim(-1)});
+  LOCKSTEP_DISPATCH(linear_forward, context().exec(), x2, weight, bias, y.reshape({rows, weight.dim(0)}));
+
+  record("linear", {&x, &weight, &bias}, {&y}, [x2, weight = weight.detach()](Backward& backward) {
+    const Tensor dy = backward.dy().reshape({x2.dim(0), weight.dim(0)});
+    LOCKSTEP_DISPATCH(linear_backward, context().exec(), dy, x2, weight, backward.target(0, x2.shape(), x2.dtype()),
+                      backward.target(1, weight.shape(), weight.dtype()),
+                      backward.target(2, {weight.dim(0)}, weight.dtype()));
+  });
+  return y;
+}
+
+}  // namespace lockstep

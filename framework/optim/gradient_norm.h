@@ -1,0 +1,27 @@
+// The norm of an arena's gradients and the factor that clips it, both left in device memory.
+#pragma once
+
+#include "framework/core/tensor.h"
+#include "framework/optim/parameter_arena.h"
+
+namespace lockstep {
+
+class GradientNorm {
+ public:
+  // max_norm 0: measure only, the factor is 1.
+  GradientNorm(const ParameterArena& arena, double max_norm);
+
+  // Over the whole arena as it is now.
+  void measure();
+  // min(1, max_norm / norm), for Optimizer::update.
+  const double* clip_factor() const { return clip_factor_.view().as<double>(); }
+  // The L2 norm before clipping; waits for the device.
+  double norm() const { return norm_.to_host<double>()[0]; }
+
+ private:
+  const ParameterArena& arena_;
+  double max_norm_;
+  Tensor partials_, norm_, clip_factor_;  // f64
+};
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#include "kernels/linear.h"
+
+#include "kernels/cpu/gemm.h"
+
+namespace lockstep::kernels {
+namespace {
+
+// target (+)= column sums of dy (rows x columns).
+template <class T>
+void column_sums(const ExecContext& exec, const T* dy, std::int64_t rows, std::int64_t columns, GradView target) {
+  T* const out = target.view.as<T>();
+  const std::int64_t grain = std::max<std::int64_t>(cpu::kElementGrain / std::max<std::int64_t>(rows, 1), 1);
+  cpu::parallel_for(exec, columns, grain, [&](std::int64_t begin, std::int64_t end) {
+    if (!target.accumulate) std::fill(out + begin, out + end, T{0});
+    for (std::int64_t n = 0; n < rows; ++n) {
+#pragma omp simd
+      for (std::int64_t j = begin; j < end; ++j) out[j] += dy[n * columns + j];
+    }
+  });
+}
+
+}  // namespace
+
+void cpu::linear_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, View y) {
+  with_float_type(x.dtype, [&]<class T>(T) {
+    const std::int64_t depth = weight.shape[1];
+    gemm<T>(exec, y.shape[0], y.shape[1], depth, {x.as<T>(), depth, 1}, {weight.as<T>(), 1, depth},
+            bias.data == nullptr ? nullptr : bias.as<T>(), y.as<T>(), false);
+  });
+}
+
+void cpu::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
+                          GradView dweight, GradView dbias) {
+  with_float_type(dy.dtype, [&]<class T>(T) {
+    const std::int64_t rows = dy.shape[0];
+    const std::int64_t outputs = weight.shape[0];
+    const std::int64_t inputs = weight.shape[1];
+    if (dx) {
+      gemm<T>(exec, rows, inputs, outputs, {dy.as<T>(), outputs, 1}, {weight.as<T>(), inputs, 1}, nullptr,
+              dx.view.as<T>(), dx.accumulate);
+    }
+    if (dweight) {
+      gemm<T>(exec, outputs, inputs, rows, {dy.as<T>(), 1, outputs}, {x.as<T>(), inputs, 1}, nullptr,
+              dweight.view.as<T>(), dweight.accumulate);
+    }
+    if (dbias) column_sums<T>(exec, dy.as<T>(), rows, outputs, dbias);
+  });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,26 @@
+// Where and with what a kernel runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep {
+
+enum class DeviceType : std::uint8_t { cpu, cuda };
+
+// Scratch memory of one stream, lent to one kernel at a time: what a kernel leaves in it is gone after the call.
+class Workspace {
+ public:
+  virtual ~Workspace() = default;
+  // At least `bytes`, aligned to 64. Grows in the first steps (the plan phase) and is stable from then on.
+  virtual void* reserve(std::size_t bytes) = 0;
+};
+
+struct ExecContext {
+  DeviceType device = DeviceType::cpu;
+  int threads = 1;                 // CPU: threads that a kernel may use
+  void* stream = nullptr;          // CUDA: the cudaStream_t that kernels are launched on
+  Workspace* workspace = nullptr;  // never null inside a kernel
+};
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+// Fully connected layer.
+#pragma once
+
+#include "kernels/exec_context.h"
+#include "kernels/tensor_view.h"
+
+namespace lockstep::kernels {
+
+// y = x weight^T + bias. x (N, C), weight (O, C), bias (O) or null data, y (N, O).
+using LinearForward = void(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, View y);
+
+// dx (+)= dy weight, dweight (+)= dy^T x, dbias (+)= column sums of dy. dy (N, O). Null targets are skipped.
+using LinearBackward = void(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
+                            GradView dweight, GradView dbias);
+
+namespace cpu {
+LinearForward linear_forward;
+LinearBackward linear_backward;
+}  // namespace cpu
+namespace cuda {
+LinearForward linear_forward;
+LinearBackward linear_backward;
+}  // namespace cuda
+
+}  // namespace lockstep::kernels

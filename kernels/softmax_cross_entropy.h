@@ -1,0 +1,34 @@
+// Softmax and cross-entropy in one: the probabilities are never stored.
+#pragma once
+
+#include "kernels/exec_context.h"
+#include "kernels/tensor_view.h"
+
+namespace lockstep::kernels {
+
+// loss = mean over rows of -sum_v target_v log softmax(logits)_v, where target is 1 - label_smoothing at the label plus
+// label_smoothing / V everywhere. logits (N, V) f32 or f64, labels (N) i32, lse (N) and loss (one element) of the type
+// of the logits. lse gets log(sum(exp(row))), all that backward needs beside the logits. The loss of no rows is 0. On a
+// CPU a label outside [0, V) throws std::invalid_argument.
+using SoftmaxCrossEntropyForward = void(const ExecContext& exec, ConstView logits, ConstView labels,
+                                        double label_smoothing, View lse, View loss);
+
+// Replaces the logits by their gradient, (softmax(logits) - target) * dy / N. dy: one element.
+using SoftmaxCrossEntropyBackward = void(const ExecContext& exec, ConstView dy, ConstView labels, ConstView lse,
+                                         double label_smoothing, View logits);
+
+// count = number of rows whose largest logit, the first of equals, is at the label. count: one element, i32.
+using CountCorrect = void(const ExecContext& exec, ConstView logits, ConstView labels, View count);
+
+namespace cpu {
+SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
+SoftmaxCrossEntropyBackward softmax_cross_entropy_backward;
+CountCorrect count_correct;
+}  // namespace cpu
+namespace cuda {
+SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
+SoftmaxCrossEntropyBackward softmax_cross_entropy_backward;
+CountCorrect count_correct;
+}  // namespace cuda
+
+}  // namespace lockstep::kernels

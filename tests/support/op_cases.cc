@@ -1,0 +1,197 @@
+#include "tests/support/op_cases.h"
+
+#include "framework/ops/activation.h"
+#include "framework/ops/dropout.h"
+#include "framework/ops/elementwise.h"
+#include "framework/ops/embedding.h"
+#include "framework/ops/layer_norm.h"
+#include "framework/ops/reduction.h"
+#include "framework/ops/softmax_cross_entropy.h"
+
+namespace lockstep::testing {
+namespace {
+
+using Rows = std::vector<OpCase>;
+
+constexpr std::int64_t kSizes[] = {1, 3, 17, 129, 1000};
+constexpr double kGap = 2e-3;  // from kinks
+
+// "op_3x17"
+std::string named(const std::string& op, const Shape& shape) {
+  std::string name = op + "_";
+  for (int i = 0; i < shape.rank(); ++i) name += (i > 0 ? "x" : "") + std::to_string(shape[i]);
+  return name;
+}
+
+// A tensor that is not a parameter, with the values of x: its gradient is the tape's own.
+Tensor activation(const Tensor& x) { return scale(x, 1.0); }
+
+void add_elementwise(Rows& rows) {
+  for (const std::int64_t n : kSizes) {
+    rows.push_back({.name = named("add", {n}), .inputs = {{{n}}, {{n}}}, .indices = {}, .forward = [](auto& a) {
+                      return add(a.inputs[0], a.inputs[1]);
+                    }});
+    rows.push_back({.name = named("multiply", {n}), .inputs = {{{n}}, {{n}}}, .indices = {}, .forward = [](auto& a) {
+                      return multiply(a.inputs[0], a.inputs[1]);
+                    }});
+    rows.push_back({.name = named("scale", {n}), .inputs = {{{n}}}, .indices = {}, .forward = [](auto& a) {
+                      return scale(a.inputs[0], -1.75);
+                    }});
+  }
+}
+
+void add_activations(Rows& rows) {
+  for (const std::int64_t n : kSizes) {
+    rows.push_back({.name = named("relu", {n}),
+                    .inputs = {{.shape = {n}, .low = -2, .high = 2, .away_from_zero = kGap}},
+                    .indices = {},
+                    .forward = [](auto& a) { return relu(a.inputs[0]); }});
+    rows.push_back({.name = named("gelu_erf", {n}),
+                    .inputs = {{.shape = {n}, .low = -6, .high = 6}},
+                    .indices = {},
+                    .forward = [](auto& a) { return gelu_erf(a.inputs[0]); }});
+    rows.push_back({.name = named("gelu_tanh", {n}),
+                    .inputs = {{.shape = {n}, .low = -6, .high = 6}},
+                    .indices = {},
+                    .forward = [](auto& a) { return gelu_tanh(a.inputs[0]); }});
+  }
+}
+
+void add_reductions(Rows& rows) {
+  for (const Shape& shape : {Shape{1}, Shape{3}, Shape{17, 3}, Shape{129, 17}, Shape{1000, 3}}) {
+    rows.push_back({.name = named("sum", shape), .inputs = {{shape}}, .indices = {}, .forward = [](auto& a) {
+                      return sum(a.inputs[0]);
+                    }});
+    rows.push_back({.name = named("mean", shape), .inputs = {{shape}}, .indices = {}, .forward = [](auto& a) {
+                      return mean(a.inputs[0]);
+                    }});
+  }
+}
+
+void add_softmax_cross_entropy(Rows& rows) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{1, 3}, Shape{3, 17}, Shape{17, 10}, Shape{129, 3}, Shape{17, 129},
+                             Shape{3, 1000}, Shape{0, 10}}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      rows.push_back({.name = named(smoothing == 0 ? "softmax_cross_entropy" : "softmax_cross_entropy_smoothed", shape),
+                      .inputs = {{.shape = shape, .low = -4, .high = 4}},
+                      .indices = {{.shape = {shape[0]}, .limit = static_cast<std::int32_t>(shape[1])}},
+                      .forward = [smoothing](auto& a) {
+                        return softmax_cross_entropy(activation(a.inputs[0]), a.indices[0], smoothing);
+                      }});
+    }
+  }
+  // ReLU keeps its output for backward, so that the loss must not write over it.
+  rows.push_back({.name = "softmax_cross_entropy_of_relu_17x10",
+                  .inputs = {{.shape = {17, 10}, .low = -4, .high = 4, .away_from_zero = kGap}},
+                  .indices = {{.shape = {17}, .limit = 10}},
+                  .forward = [](auto& a) { return softmax_cross_entropy(relu(a.inputs[0]), a.indices[0]); }});
+}
+
+void add_dropout(Rows& rows) {
+  for (const Shape& shape :
+       {Shape{1}, Shape{17}, Shape{3, 17}, Shape{17, 129}, Shape{3, 1000}, Shape{3, 5, 7, 2}, Shape{0, 3}}) {
+    rows.push_back({.name = named("dropout", shape), .inputs = {{shape}}, .indices = {}, .forward = [](auto& a) {
+                      return dropout(a.inputs[0], 0.3, 7);
+                    }});
+  }
+  rows.push_back({.name = "dropout_of_nothing_17", .inputs = {{{17}}}, .indices = {}, .forward = [](auto& a) {
+                    return dropout(a.inputs[0], 0.0, 7);
+                  }});
+}
+
+void add_embedding(Rows& rows) {
+  struct Sizes {
+    Shape table, indices;
+  };
+  for (const auto& [table, indices] : {Sizes{{1, 1}, {3}}, Sizes{{3, 17}, {1}}, Sizes{{17, 3}, {129}},
+                                       Sizes{{17, 129}, {3, 5}}, Sizes{{1000, 3}, {17}}, Sizes{{17, 3}, {0}}}) {
+    rows.push_back({.name = named(named("embedding", table), indices),
+                    .inputs = {{table}},
+                    .indices = {{.shape = indices, .limit = static_cast<std::int32_t>(table[0])}},
+                    .forward = [](auto& a) { return embedding(a.inputs[0], a.indices[0]); }});
+  }
+}
+
+void add_layer_norm(Rows& rows) {
+  for (const Shape& shape : {Shape{3, 1}, Shape{1, 3}, Shape{3, 17}, Shape{17, 129}, Shape{129, 3}, Shape{3, 1000},
+                             Shape{1000, 17}, Shape{3, 5, 17}, Shape{0, 17}}) {
+    const Shape channels = {shape[-1]};
+    rows.push_back({.name = named("layer_norm", shape),
+                    .inputs = {{.shape = shape, .low = -3, .high = 3}, {channels}, {channels}},
+                    .indices = {},
+                    // A large eps keeps rows of few channels, which may be nearly constant, well conditioned.
+                    .forward = [](auto& a) { return layer_norm(a.inputs[0], a.inputs[1], a.inputs[2], 0.1); }});
+  }
+}
+
+// Tensors that are read more than once, share memory or gradients, or pass through several ops.
+void add_compositions(Rows& rows) {
+  for (const std::int64_t n : kSizes) {
+    const OpInput x = {.shape = {3, n}, .low = -2, .high = 2};
+    const auto push = [&](const std::string& name, std::function<Tensor(const OpArguments&)> forward) {
+      rows.push_back({.name = named(name, x.shape), .inputs = {x}, .indices = {}, .forward = std::move(forward)});
+    };
+    push("x_plus_x", [](auto& a) {
+      const Tensor h = activation(a.inputs[0]);
+      return add(h, h);
+    });
+    push("x_plus_x_of_parameter", [](auto& a) { return add(a.inputs[0], a.inputs[0]); });
+    push("x_times_x", [](auto& a) {
+      const Tensor h = activation(a.inputs[0]);
+      return multiply(h, h);
+    });
+    push("x_times_x_of_parameter", [](auto& a) { return multiply(a.inputs[0], a.inputs[0]); });
+    push("residual_diamond", [](auto& a) {
+      const Tensor h = activation(a.inputs[0]);
+      return add(h, gelu_tanh(h));
+    });
+    push("residual_diamond_reversed", [](auto& a) {
+      const Tensor h = activation(a.inputs[0]);
+      return add(gelu_tanh(h), h);
+    });
+    push("nested_residuals", [](auto& a) {
+      const Tensor h = activation(a.inputs[0]);
+      const Tensor inner = add(h, gelu_erf(h));
+      const Tensor outer = add(inner, multiply(inner, h));
+      return add(outer, h);
+    });
+    push("reshape_shared", [n](auto& a) {
+      const Tensor h = activation(a.inputs[0]);
+      const Tensor flat = h.reshape({3 * n});
+      return add(multiply(flat, flat), scale(h, 0.25).reshape({3 * n}));
+    });
+    push("reshaped_parameter",
+         [n](auto& a) { return add(scale(a.inputs[0].reshape({3 * n}), 0.5), a.inputs[0].reshape({3 * n})); });
+    rows.push_back({.name = named("chain", x.shape),
+                    .inputs = {x, {{n}}, {{n}}, {{3, n}}},
+                    .indices = {{.shape = {3}, .limit = static_cast<std::int32_t>(n)}},
+                    .forward = [](auto& a) {
+                      const Tensor normed = layer_norm(a.inputs[0], a.inputs[1], a.inputs[2], 0.1);
+                      const Tensor mixed = add(gelu_tanh(normed), multiply(normed, a.inputs[3]));
+                      const Tensor dropped = dropout(mixed, 0.2, 3);
+                      return softmax_cross_entropy(add(dropped, a.inputs[0]), a.indices[0], 0.05);
+                    }});
+  }
+}
+
+Rows all_rows() {
+  Rows rows;
+  add_elementwise(rows);
+  add_activations(rows);
+  add_reductions(rows);
+  add_softmax_cross_entropy(rows);
+  add_dropout(rows);
+  add_embedding(rows);
+  add_layer_norm(rows);
+  add_compositions(rows);
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<OpCase>& op_cases() {
+  static const Rows rows = all_rows();
+  return rows;
+}
+
+}  // namespace lockstep::testing

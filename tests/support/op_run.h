@@ -1,0 +1,38 @@
+// Runs a row of the op table on drawn values, in a chosen type and the current context.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/support/op_cases.h"
+
+namespace lockstep::testing {
+
+// What a case is run on, in double precision: the same for every type and device.
+struct OpValues {
+  std::vector<std::vector<double>> inputs;
+  std::vector<std::vector<std::int32_t>> indices;
+  std::uint64_t weight_seed = 0;
+
+  // The loss of a case is the sum of its output times these weights, in [-1, 1].
+  std::vector<double> weights(std::int64_t count) const;
+  // With inputs that f32 holds exactly.
+  OpValues rounded_to_f32() const;
+};
+
+OpValues draw_values(const OpCase& op_case, std::uint64_t seed);
+
+// The output in the current context, computed in `dtype` (f32 or f64).
+std::vector<double> run_forward(const OpCase& op_case, const OpValues& values, DType dtype);
+
+struct OpResult {
+  std::vector<double> output;
+  std::vector<std::vector<double>> gradients;  // of the loss, for each input
+};
+
+// Output and gradients in the current context. The targets of the gradients hold NaN and are overwritten, or, where
+// `initial` is given, hold these values and are added to.
+OpResult run_backward(const OpCase& op_case, const OpValues& values, DType dtype,
+                      const std::vector<std::vector<double>>* initial = nullptr);
+
+}  // namespace lockstep::testing
