@@ -1,6 +1,6 @@
 #include "cli/eval_command.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <fstream>
 #include <memory>
@@ -8,10 +8,12 @@
 
 #include "cli/arguments.h"
 #include "cli/data_sources.h"
-#include "cli/rank_session.h"
+#include "cli/placement.h"
+#include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
 #include "framework/distributed/launcher.h"
+#include "framework/distributed/world.h"
 #include "framework/train/evaluate.h"
 #include "framework/train/restore.h"
 #include "models/registry.h"
@@ -36,15 +38,17 @@ void visit_fields(EvalArguments& arguments, Visitor&& visit) {
 }
 
 void run_rank(const EvalArguments& arguments, const Environment& environment) {
-  RankSession session(environment, arguments.device, 0);
+  Context context(DeviceType::cpu, threads_of(arguments.device, environment));
+  const ContextScope scope(context);
+  World world(environment);
   const std::unique_ptr<Dataset> dataset = open_validation_data(arguments.data, 0);
   const Model model = make_model(arguments.model,
                                  {.sample_shape = dataset->sample_shape(), .classes = dataset->num_classes()});
   const std::int64_t step =
-      restore(arguments.checkpoint, model_tensors(*model.module), session.group(), Surplus::ignore);
+      restore(arguments.checkpoint, model_tensors(*model.module), world.group(), Surplus::ignore);
   const EvalResult result =
-      evaluate(*model.module, model.logits, *dataset, arguments.batch_per_rank, session.group());
-  if (!session.first()) return;
+      evaluate(*model.module, model.logits, *dataset, arguments.batch_per_rank, world.group());
+  if (world.rank() != 0) return;
   fmt::print("{} after {} steps on {}: accuracy {:.4f}, loss {:.4f} ({} samples)\n", arguments.model, step,
              dataset->info().name, result.accuracy, result.loss, result.samples);
   if (!arguments.json.empty()) {

@@ -13,11 +13,13 @@
 #include "cli/arguments.h"
 #include "cli/data_sources.h"
 #include "cli/progress.h"
-#include "cli/rank_session.h"
+#include "cli/placement.h"
+#include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
 #include "framework/core/version.h"
 #include "framework/distributed/launcher.h"
+#include "framework/distributed/world.h"
 #include "framework/train/trainer.h"
 #include "models/registry.h"
 
@@ -193,14 +195,14 @@ fs::path run_directory(const TrainArguments& arguments) {
 }
 
 // Everything that is needed to repeat the run.
-void write_config(const fs::path& directory, const TrainArguments& arguments, const RankSession& session,
+void write_config(const fs::path& directory, const TrainArguments& arguments, const World& world, int threads,
                   const BatchSplit& split, std::int64_t steps) {
   nlohmann::ordered_json config = {{"version", std::string(version())},
                                    {"model", arguments.model},
                                    {"options", to_json(arguments)},
-                                   {"ranks", session.environment().world_size},
-                                   {"launcher", launcher_name(session.environment().launcher)},
-                                   {"threads", session.threads()},
+                                   {"ranks", world.environment().world_size},
+                                   {"launcher", launcher_name(world.environment().launcher)},
+                                   {"threads", threads},
                                    {"batch_per_rank", split.batch_per_rank},
                                    {"accumulate", split.accumulate},
                                    {"global_batch", split.global_batch()},
@@ -220,29 +222,33 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
 }
 
 void run_rank(const TrainArguments& arguments, const Environment& environment) {
-  RankSession session(environment, arguments.device, arguments.seed);
-  session.agree("options", arguments.model + " " + to_json(arguments).dump());
+  const int threads = threads_of(arguments.device, environment);
+  Context context(DeviceType::cpu, threads);
+  const ContextScope scope(context);
+  context.random.seed = arguments.seed;
+  World world(environment);
+  world.agree("options", arguments.model + " " + to_json(arguments).dump());
   const DataSources data = open_data(arguments.data, arguments.seed);
   const Model model = make_model(arguments.model, {.sample_shape = data.train->sample_shape(),
                                                    .classes = data.train->num_classes(),
                                                    .dropout = arguments.dropout});
   TrainerOptions options = trainer_options(arguments, *data.train, environment.world_size);
-  if (session.first()) options.run_dir = run_directory(arguments);
-  Trainer trainer(*model.module, model.logits, *data.train, data.validation.get(), session.group(), options);
+  if (world.rank() == 0) options.run_dir = run_directory(arguments);
+  Trainer trainer(*model.module, model.logits, *data.train, data.validation.get(), world.group(), options);
 
   std::optional<Progress> progress;
-  if (session.first()) {
-    write_config(options.run_dir, arguments, session, options.split, options.steps);
+  if (world.rank() == 0) {
+    write_config(options.run_dir, arguments, world, threads, options.split, options.steps);
     progress.emplace(trainer.steps_done(), options.steps);
     fmt::print("{} on {}: {} rank{} x {} thread{}, {} samples a step, {} steps\n", arguments.model,
                data.train->info().name, environment.world_size, environment.world_size == 1 ? "" : "s",
-               session.threads(), session.threads() == 1 ? "" : "s", options.split.global_batch(), options.steps);
+               threads, threads == 1 ? "" : "s", options.split.global_batch(), options.steps);
     std::fflush(stdout);
   }
   const std::optional<EvalResult> result = trainer.run([&](const StepMetrics& metrics) {
     if (progress) progress->update(metrics);
   });
-  if (session.first()) {
+  if (world.rank() == 0) {
     if (result) fmt::print("test accuracy {:.4f}, loss {:.4f} ({} samples)\n", result->accuracy, result->loss, result->samples);
     fmt::print("run directory {}\n", options.run_dir.string());
   }

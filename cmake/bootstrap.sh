@@ -31,7 +31,7 @@ data   dataset-fashion-mnist  the files in /usr/share/datasets/fashion-mnist
 test   libgtest-dev           GTest
 test   libbenchmark-dev       benchmark
 test   openmpi-bin            mpirun
-ci     ccache                 ccache
+test   ccache                 ccache (optional: quicker rebuilds)
 ci     clang-format-14        clang-format-14
 TABLE
 }

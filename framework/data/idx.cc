@@ -10,6 +10,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace lockstep {
@@ -26,7 +27,7 @@ class IdxReader {
     file_bytes_ = static_cast<std::int64_t>(std::filesystem::file_size(file, error));
     if (error) fail("a regular file", error.message(), 0);
     file_.reset(gzopen(name_.c_str(), "rb"));
-    if (!file_) fail("a readable file", std::strerror(errno), 0);
+    if (!file_) fail("a readable file", std::generic_category().message(errno), 0);
     gzbuffer(file_.get(), 256 << 10);
   }
 
@@ -82,7 +83,7 @@ class IdxReader {
       case Z_BUF_ERROR:
         return "a truncated gzip stream";
       case Z_ERRNO:
-        return std::strerror(errno);
+        return std::generic_category().message(errno);
       default:
         return "a corrupt gzip stream";
     }

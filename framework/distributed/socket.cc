@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -57,6 +60,21 @@ AddressList resolve(const std::string& host, int port) {
   const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (code != 0) throw Error(fmt::format("socket: host {} has no address: {}", host, ::gai_strerror(code)));
   return {list, &::freeaddrinfo};
+}
+
+bool is_loopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+  }
+  return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+}
+
+std::string text_of(const sockaddr_storage& address) {
+  std::array<char, NI_MAXHOST> text{};
+  const int code = ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address, text.data(), text.size(),
+                                 nullptr, 0, NI_NUMERICHOST);
+  if (code != 0) throw Error(fmt::format("socket: an address cannot be shown: {}", ::gai_strerror(code)));
+  return text.data();
 }
 
 // One attempt; no fd where it failed, with errno telling why.
@@ -149,6 +167,32 @@ Socket accept_from(const Socket& listener) {
   Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.fd() >= 0) set_connection_options(socket.fd());
   return socket;
+}
+
+std::string local_address_towards(const std::string& host) {
+  // Connecting a datagram socket sends nothing, but picks the address that packets would leave from.
+  const AddressList addresses = resolve(host, 9);
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    const Socket socket(::socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage local{};
+    socklen_t length = sizeof local;
+    if (socket.fd() < 0 || ::connect(socket.fd(), address->ai_addr, address->ai_addrlen) != 0 ||
+        ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&local), &length) != 0) {
+      continue;
+    }
+    if (!is_loopback(local)) return text_of(local);
+  }
+  ifaddrs* interfaces = nullptr;
+  if (::getifaddrs(&interfaces) != 0) throw Error(fmt::format("socket: no interfaces: {}", error_text(errno)));
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(interfaces, &::freeifaddrs);
+  for (const ifaddrs* entry = interfaces; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || (entry->ifa_flags & IFF_UP) == 0)
+      continue;
+    sockaddr_storage local{};
+    std::memcpy(&local, entry->ifa_addr, sizeof(sockaddr_in));
+    if (!is_loopback(local)) return text_of(local);
+  }
+  throw Error(fmt::format("socket: this host has no address that others could reach on the way to {}", host));
 }
 
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline deadline) {

@@ -43,6 +43,10 @@ Socket connect_to(const std::string& host, int port, Deadline deadline);
 // The next connection of a listening socket, non-blocking and with the options below; no fd where there is none.
 Socket accept_from(const Socket& listener);
 
+// The address of this host that others on the way to `host` can reach: not a loopback one, even where `host` is this
+// host and its name is an alias of loopback.
+std::string local_address_towards(const std::string& host);
+
 // All of `bytes`; throws Error at the deadline, or when the other side is gone.
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline deadline);
 void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline deadline);

@@ -140,9 +140,9 @@ std::int64_t Store::add(const std::string& key, std::int64_t amount) {
   return request({.kind = Kind::add, .number = amount, .key = key}, milliseconds{0}).number;
 }
 
-std::string Store::round_of(const std::string& name) {
+std::string Store::next_name(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  return fmt::format("{}#{}", name, rounds_[name]++);
+  return fmt::format("{}#{}", name, names_[name]++);
 }
 
 void Store::barrier(const std::string& name, std::optional<milliseconds> timeout) {
@@ -151,7 +151,7 @@ void Store::barrier(const std::string& name, std::optional<milliseconds> timeout
 
 std::vector<std::string> Store::gather(const std::string& name, const std::string& value,
                                        std::optional<milliseconds> timeout) {
-  const std::string round = round_of(name);
+  const std::string round = next_name(name);
   const auto key = [&](int from) { return fmt::format("{}/rank {}", round, from); };
   const Deadline deadline = Clock::now() + timeout.value_or(options_.timeout);
   set(key(rank()), value);

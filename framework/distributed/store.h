@@ -64,6 +64,9 @@ class Store {
   void agree(const std::string& name, const std::string& value,
              std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
+  // "name#0", "name#1", ...: the same on every rank that has asked for this name as often. For sets of keys.
+  std::string next_name(const std::string& name);
+
   // Tells the others that this rank gives up, and why: their waits fail with it.
   void abort(const std::string& reason);
   // What has failed so far, empty where nothing has. Never waits long and never throws.
@@ -72,16 +75,15 @@ class Store {
  private:
   StoreMessage request(const StoreMessage& message, std::chrono::milliseconds timeout);
   Socket connect(Deadline deadline);
-  std::string round_of(const std::string& name);
 
   StoreOptions options_;
   std::unique_ptr<StoreServer> server_;  // rank 0
   std::int64_t identity_;
   int exceptions_at_start_;
   std::mutex mutex_;
-  std::vector<Socket> idle_;           // one connection for each thread that calls at the same time
-  std::optional<std::string> lost_;    // why the server cannot be reached any more
-  std::map<std::string, int> rounds_;  // how often a collective of this name has been called
+  std::vector<Socket> idle_;          // one connection for each thread that calls at the same time
+  std::optional<std::string> lost_;   // why the server cannot be reached any more
+  std::map<std::string, int> names_;  // how often next_name has given each
 };
 
 }  // namespace lockstep

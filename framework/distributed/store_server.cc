@@ -79,7 +79,8 @@ StoreMessage StoreMessage::decode(std::span<const std::byte> body) {
 // All state but what wait_until_left reads belongs to the serving thread.
 class StoreServer::Loop {
  public:
-  Loop(Socket listener, int size) : listener_(std::move(listener)), size_(size), wake_(::eventfd(0, EFD_CLOEXEC)) {
+  Loop(Socket listener, int size)
+      : listener_(std::move(listener)), size_(size), wake_(::eventfd(0, EFD_CLOEXEC)), not_left_(size) {
     if (wake_.fd() < 0) throw Error("store: no eventfd can be made");
     thread_ = std::thread([this] { serve(); });
   }
@@ -95,9 +96,9 @@ class StoreServer::Loop {
 
   void wait_until_left(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    settled_.wait_until(lock, deadline, [this] { return present_ == 0 || failed_; });
+    settled_.wait_until(lock, deadline, [this] { return not_left_ == 0 || failed_; });
     const Deadline moment = std::min(deadline, Clock::now() + std::chrono::seconds(1));
-    settled_.wait_until(lock, moment, [this] { return present_ == 0; });
+    settled_.wait_until(lock, moment, [this] { return not_left_ == 0; });
   }
 
  private:
@@ -239,11 +240,7 @@ class StoreServer::Loop {
                                           port(), size_, strange ? "" : fmt::format(", rank {} included", rank))});
     }
     connection.rank = rank;
-    if (known == members_.end()) {
-      members_[rank] = {request.number, false};
-      const std::lock_guard lock(mutex_);
-      ++present_;
-    }
+    if (known == members_.end()) members_[rank] = {request.number, false};
     answer(connection, {.kind = Kind::done});
   }
 
@@ -308,7 +305,7 @@ class StoreServer::Loop {
     if (std::exchange(member.left, true)) return;
     {
       const std::lock_guard lock(mutex_);
-      --present_;
+      --not_left_;
     }
     settled_.notify_all();
   }
@@ -335,7 +332,7 @@ class StoreServer::Loop {
 
   std::mutex mutex_;
   std::condition_variable settled_;
-  int present_ = 0;
+  int not_left_;
   bool failed_ = false;
   std::thread thread_;
 };

@@ -49,7 +49,7 @@ class StoreServer {
   ~StoreServer();
 
   int port() const;
-  // Returns when every rank that has come has left, at the deadline at the latest. After a failure it only stays a
+  // Returns when every rank has come and left, at the deadline at the latest. After a failure it only stays a
   // moment for the others to read why.
   void wait_until_left(Deadline deadline);
 

@@ -27,7 +27,9 @@ Tensor copy_of(const Tensor& x) {
 
 }  // namespace
 
-Tensor softmax_cross_entropy(Tensor logits, const Tensor& labels, double label_smoothing) {
+Tensor softmax_cross_entropy(Tensor handed_over, const Tensor& labels, double label_smoothing) {
+  // A parameter of a function may live until the end of the caller's expression, which may hold the call of backward.
+  const Tensor logits = std::move(handed_over);
   expect_logits_and_labels("softmax_cross_entropy", logits, labels);
   expect(0 <= label_smoothing && label_smoothing <= 1,
          "softmax_cross_entropy: expected label smoothing in [0, 1], got {}", label_smoothing);

@@ -91,9 +91,9 @@ std::uint32_t crc32_of(const void* data, std::int64_t bytes, std::uint32_t crc =
 }
 
 struct Entry {
-  std::string name;
-  std::string dtype;
-  std::vector<std::int64_t> shape;
+  std::string name = {};
+  std::string dtype = {};
+  std::vector<std::int64_t> shape = {};
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
   std::uint32_t crc32 = 0;
@@ -112,8 +112,8 @@ Entry entry_of(const NamedTensor& tensor) {
 
 struct Manifest {
   int format = kFormat;
-  CheckpointInfo info;
-  std::vector<Entry> tensors;
+  CheckpointInfo info = {};
+  std::vector<Entry> tensors = {};
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Manifest, format, info, tensors)
 
@@ -212,11 +212,12 @@ class Reader {
 
   // Reads every byte, to see whether it is as it was written.
   void verify() {
-    std::vector<std::byte> buffer(kPartBytes);
+    std::vector<std::byte> buffer;
     for (const Entry& entry : manifest_.tensors) {
       std::uint32_t crc = 0;
       for (std::int64_t done = 0; done < entry.bytes; done += kPartBytes) {
         const std::int64_t bytes = std::min(kPartBytes, entry.bytes - done);
+        buffer.resize(static_cast<std::size_t>(bytes));
         file_.read(buffer.data(), bytes, entry.offset + done);
         crc = crc32_of(buffer.data(), bytes, crc);
       }
@@ -236,7 +237,7 @@ class Reader {
 };
 
 void write_checkpoint(const fs::path& directory, const CheckpointInfo& info, std::span<const NamedTensor> tensors) {
-  Manifest manifest{.info = info, .tensors = {}};
+  Manifest manifest{.info = info};
   File tensors_file(directory / kTensorsFile, kWrite);
   std::int64_t offset = 0;
   for (const NamedTensor& tensor : tensors) {

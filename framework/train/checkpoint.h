@@ -29,12 +29,12 @@ struct NamedTensor {
 struct CheckpointInfo {
   std::int64_t step = 0;  // optimizer steps since the start of training
   std::uint64_t seed = 0;
-  std::string model;                  // as the command names it
-  std::string data;                   // the training set, to notice that it is another one
-  std::int64_t data_size = 0;         // its samples
-  std::int64_t global_batch = 0;      // samples of one step
-  int world_size = 1;                 // for information: any number of ranks may go on
-  std::optional<double> best_metric;  // the best validation result so far, where one was taken
+  std::string model = {};                  // as the command names it
+  std::string data = {};                   // the training set, to notice that it is another one
+  std::int64_t data_size = 0;              // its samples
+  std::int64_t global_batch = 0;           // samples of one step
+  int world_size = 1;                      // for information: any number of ranks may go on
+  std::optional<double> best_metric = {};  // the best validation result so far, where one was taken
 
   bool operator==(const CheckpointInfo&) const = default;
 };

@@ -26,6 +26,8 @@ std::string lines_up_to(const std::filesystem::path& file, std::int64_t step) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step) : path_(file) {
   const std::string kept = resumed_step > 0 ? lines_up_to(file, resumed_step) : "";
+  std::error_code ignored;  // opening the file tells
+  std::filesystem::create_directories(file.parent_path(), ignored);
   stream_.open(file, std::ios::trunc);
   stream_ << kept << std::flush;
   if (!stream_) throw Error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));

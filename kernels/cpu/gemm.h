@@ -19,7 +19,8 @@ struct Tile {
   using T = Element<V>;
   V sum[kRows][kVectors];
 
-  // Every row starts as `row` (bias or zeros).
+  Tile() : sum{} {}
+  // Every row starts as `row`.
   explicit Tile(const T* row) {
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) {
@@ -44,23 +45,35 @@ struct Tile {
     }
   }
 
-  // Writes the first `columns` columns to rows of c, or adds them. The last vector may be partly outside.
+  // Writes the first `columns` columns to rows of c, or adds them. Only the last vector may be partly outside.
   template <bool kAccumulate>
   [[gnu::always_inline]] void write(T* c, std::int64_t c_row, std::int64_t columns) const {
+    constexpr std::int64_t whole = (kVectors - 1) * kLanes<V>;
+    const std::int64_t rest = columns - whole;
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) {
-      T* out = c + m * c_row;
+      T* const out = c + m * c_row;
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v, out += kLanes<V>) {
-        const std::int64_t left = columns - v * kLanes<V>;
-        if (left >= kLanes<V>) {
-          store(out, kAccumulate ? load<V>(out) + sum[m][v] : sum[m][v]);
-        } else if constexpr (kAccumulate) {
-          for (std::int64_t lane = 0; lane < left; ++lane) out[lane] += sum[m][v][lane];
-        } else {
-          store_first(out, sum[m][v], left);
-        }
+      for (int v = 0; v < kVectors - 1; ++v) put<kAccumulate>(out + v * kLanes<V>, sum[m][v]);
+      if (rest == kLanes<V>) {
+        put<kAccumulate>(out + whole, sum[m][kVectors - 1]);
+      } else {
+        put_first<kAccumulate>(out + whole, sum[m][kVectors - 1], rest);
       }
+    }
+  }
+
+ private:
+  template <bool kAccumulate>
+  static void put(T* out, V v) {
+    store(out, kAccumulate ? load<V>(out) + v : v);
+  }
+  template <bool kAccumulate>
+  static void put_first(T* out, V v, std::int64_t count) {
+    if constexpr (kAccumulate) {
+      for (std::int64_t lane = 0; lane < count; ++lane) out[lane] += v[lane];
+    } else {
+      store_first(out, v, count);
     }
   }
 };
@@ -74,12 +87,18 @@ template <int kMax, class Body>
   body(std::integral_constant<int, kMax>{});
 }
 
-// Splits n rows into tiles of nearly equal height, at most kTileRows: body(first_row, rows).
+// Splits n rows into tiles of nearly equal height: body(first row, rows as a constant).
 template <class Body>
 void for_tiles(std::int64_t n, Body&& body) {
   const std::int64_t tiles = (n + kTileRows - 1) / kTileRows;
-  for (std::int64_t i = 0; i < tiles; ++i) body(n * i / tiles, n * (i + 1) / tiles - n * i / tiles);
+  for (std::int64_t i = 0; i < tiles; ++i) {
+    const std::int64_t first = n * i / tiles;
+    with_constant<kTileRows>(n * (i + 1) / tiles - first, [&](auto rows) { body(first, rows); });
+  }
 }
+
+// Multiplications that outweigh the start of a team of threads.
+inline constexpr std::int64_t kTeamMultiplications = 1 << 18;
 
 // A matrix in memory: element (i, j) is at data[i * row + j * column]; one of the steps is 1.
 template <class T>
@@ -133,16 +152,15 @@ void gemm(const ExecContext& exec, std::int64_t rows, std::int64_t columns, std:
   constexpr std::int64_t width = kTileVectors * lanes;
   constexpr std::int64_t max_block = 512;  // of depth: a panel of 128 KiB (f32) stays in the second-level cache
   const std::int64_t blocks = std::max<std::int64_t>((depth + max_block - 1) / max_block, 1);
-  const std::int64_t block = (depth + blocks - 1) / blocks;
+  const std::int64_t block = std::max<std::int64_t>((depth + blocks - 1) / blocks, 1);
 
   // Threads share out columns in whole vectors, or rows where there are few columns.
   const std::int64_t column_vectors = (columns + lanes - 1) / lanes;
   const bool by_columns = column_vectors >= exec.threads;
   const std::int64_t items = by_columns ? column_vectors : rows;
   if (items == 0) return;
-  constexpr std::int64_t multiplications = 1 << 18;  // that outweigh the start of a team
   const std::int64_t item_cost = std::max<std::int64_t>(rows * columns * depth / items, 1);
-  const std::int64_t parts = std::clamp<std::int64_t>(items * item_cost / multiplications, 1, std::min<std::int64_t>(exec.threads, items));
+  const std::int64_t parts = std::clamp<std::int64_t>(items * item_cost / kTeamMultiplications, 1, std::min<std::int64_t>(exec.threads, items));
   const std::int64_t scratch = (block + 1) * width;
   T* const workspace = static_cast<T*>(exec.workspace->reserve(static_cast<std::size_t>(parts * scratch) * sizeof(T)));
 
@@ -165,17 +183,16 @@ void gemm(const ExecContext& exec, std::int64_t rows, std::int64_t columns, std:
         pack<V>({b.data + k * b.row + j * b.column, b.row, b.column}, k_count, live, vectors, panel);
         const bool add = accumulate || k > 0;
         with_constant<kTileVectors>(vectors, [&](auto n_vectors) {
-          for_tiles(row_end - row_begin, [&](std::int64_t i, std::int64_t tile_rows) {
-            with_constant<kTileRows>(tile_rows, [&](auto n_rows) {
-              Tile<V, n_rows, n_vectors> tile(initial);
-              tile.multiply_add(a.data + (row_begin + i) * a.row + k * a.column, a.row, a.column, panel, n_vectors * lanes, k_count);
-              T* out = c + (row_begin + i) * columns + j;
-              if (add) {
-                tile.template write<true>(out, columns, live);
-              } else {
-                tile.template write<false>(out, columns, live);
-              }
-            });
+          for_tiles(row_end - row_begin, [&](std::int64_t i, auto tile_rows) {
+            Tile<V, tile_rows, n_vectors> tile(initial);
+            tile.multiply_add(a.data + (row_begin + i) * a.row + k * a.column, a.row, a.column, panel,
+                              n_vectors * lanes, k_count);
+            T* const out = c + (row_begin + i) * columns + j;
+            if (add) {
+              tile.template write<true>(out, columns, live);
+            } else {
+              tile.template write<false>(out, columns, live);
+            }
           });
         });
       }

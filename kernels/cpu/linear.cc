@@ -1,26 +1,9 @@
 #include "kernels/linear.h"
 
+#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/gemm.h"
 
 namespace lockstep::kernels {
-namespace {
-
-// target (+)= column sums of dy (rows x columns).
-template <class T>
-void column_sums(const ExecContext& exec, const T* dy, std::int64_t rows, std::int64_t columns, GradView target) {
-  T* const out = target.view.as<T>();
-  const std::int64_t grain = std::max<std::int64_t>(cpu::kElementGrain / std::max<std::int64_t>(rows, 1), 1);
-  cpu::parallel_for(exec, columns, grain, [&](std::int64_t begin, std::int64_t end) {
-    if (!target.accumulate) std::fill(out + begin, out + end, T{0});
-    for (std::int64_t n = 0; n < rows; ++n) {
-#pragma omp simd
-      for (std::int64_t j = begin; j < end; ++j) out[j] += dy[n * columns + j];
-    }
-  });
-}
-
-}  // namespace
-
 void cpu::linear_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, View y) {
   with_float_type(x.dtype, [&]<class T>(T) {
     const std::int64_t depth = weight.shape[1];

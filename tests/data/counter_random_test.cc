@@ -18,7 +18,7 @@ TEST(CounterRandom, IsSplitMix64) {
 }
 
 TEST(CounterRandom, BelowIsUniform) {
-  const std::uint64_t seed = testing::fresh_seed();
+  const std::uint64_t seed = testing::test_seed();
   for (const std::uint64_t bound : {1U, 2U, 3U, 5U, 8U, 11U}) {
     constexpr int kDrawsEach = 4000;
     std::array<int, 11> counts{};

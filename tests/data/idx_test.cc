@@ -11,7 +11,6 @@
 #include <iterator>
 #include <memory>
 #include <random>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -21,8 +20,8 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::fresh_seed;
 using testing::rejection;
+using testing::test_seed;
 using Bytes = std::vector<std::uint8_t>;
 
 // An IDX file's content, written from the format's definition.
@@ -158,9 +157,14 @@ TEST_F(Idx, DoesNotAllocateWhatAHeaderClaims) {
 }
 
 void expect_one_line(const std::string& text, const fs::path& file) {
-  static const std::regex pattern(": expected [^\n]+, found [^\n]+, at offset [0-9]+( of the decompressed data)?");
-  EXPECT_EQ(text.find(file.string()), 0U) << text;
-  EXPECT_TRUE(std::regex_match(text.substr(std::min(text.size(), file.string().size())), pattern)) << text;
+  std::size_t at = 0;
+  for (const std::string& part :
+       {file.string() + ": expected ", std::string(", found "), std::string(", at offset ")}) {
+    at = text.find(part, at);
+    ASSERT_NE(at, std::string::npos) << text;
+    at += part.size();
+  }
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
 }
 
 TEST_F(Idx, RejectsEveryTruncation) {
@@ -181,7 +185,7 @@ TEST_F(Idx, RejectsEveryTruncation) {
 
 // Behind gzip's header of ten bytes everything is checked but a few bits of padding, which change nothing.
 TEST_F(Idx, NeverGivesDataFromACorruptGzipStream) {
-  std::mt19937_64 random(fresh_seed());
+  std::mt19937_64 random(test_seed());
   Bytes noise(300);
   for (std::uint8_t& byte : noise) byte = static_cast<std::uint8_t>(random());
   const Bytes compressed = content(write_gzip("whole.gz", idx_bytes(0x803, {3, 10, 10}, noise)));
@@ -202,7 +206,7 @@ TEST_F(Idx, NeverGivesDataFromACorruptGzipStream) {
 }
 
 TEST_F(Idx, SaysHowFarACorruptFileCouldBeRead) {
-  std::mt19937_64 random(fresh_seed());
+  std::mt19937_64 random(test_seed());
   Bytes noise(1 << 20);
   for (std::uint8_t& byte : noise) byte = static_cast<std::uint8_t>(random());
   Bytes damaged = content(write_gzip("large.gz", idx_bytes(0x803, {1, 1 << 10, 1 << 10}, noise)));

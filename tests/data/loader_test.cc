@@ -7,42 +7,22 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "framework/data/synthetic.h"
+#include "tests/data/allocation_count.h"
 #include "tests/data/testing.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}
-
-// Every allocation of this program is counted, by whichever thread; the forms not replaced here end in these.
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  ++allocations;
-  const auto unit = static_cast<std::size_t>(alignment);
-  if (void* memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace lockstep {
 namespace {
 
-using testing::fresh_seed;
+using testing::allocation_count;
 using testing::next_indices;
 using testing::rejection;
+using testing::test_seed;
 
 // Sample i is (i, i) with label i mod 10; sample `broken` cannot be read, sample `mislabelled` has a wrong label.
 class Numbers : public DatasetOf<float> {
@@ -74,7 +54,7 @@ std::unique_ptr<TrainSampler> ordered_sampler(std::int64_t size, std::int64_t ba
 }
 
 TEST(Loader, GivesTheSamplersBatchesWhateverTheThreads) {
-  const std::uint64_t seed = fresh_seed();
+  const std::uint64_t seed = test_seed();
   const auto dataset = synthetic_dataset({.sample_shape = {5, 7, 3}, .size = 103, .seed = seed});
   for (const int threads : {1, 2, 4}) {
     for (const int slots : {2, 3, 5}) {
@@ -246,11 +226,11 @@ TEST(Loader, AllocatesNothingOnceTheSlotsWereFilled) {
   for (const int threads : {1, 2}) {
     Loader loader(*dataset, train_sampler(1000, 64), {.slots = 3, .threads = threads});
     for (int i = 0; i < 3; ++i) loader.next();
-    const std::int64_t before = allocations;
+    const std::int64_t before = allocation_count();
     for (int i = 0; i < 100; ++i) loader.next();  // over six epochs
-    EXPECT_EQ(allocations, before);
+    EXPECT_EQ(allocation_count(), before);
   }
-  EXPECT_GT(allocations, 0) << "the counter counts";
+  EXPECT_GT(allocation_count(), 0) << "the counter counts";
 }
 
 TEST(Loader, RejectsOptionsOutOfRange) {

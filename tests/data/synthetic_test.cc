@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-using testing::fresh_seed;
 using testing::rejection;
+using testing::test_seed;
 
 std::vector<int> pixels_of(const DatasetOf<std::uint8_t>& dataset, std::int64_t index, std::int32_t* label = nullptr) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(dataset.sample_bytes()));
@@ -44,7 +44,7 @@ TEST(Synthetic, KeepsItsBytesForEver) {
 
 TEST(Synthetic, TakesAnyShapeAndBalancesClasses) {
   for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 17, 1}, Shape{32, 32, 3}}) {
-    const auto dataset = synthetic_dataset({.sample_shape = shape, .num_classes = 7, .size = 21, .seed = fresh_seed()});
+    const auto dataset = synthetic_dataset({.sample_shape = shape, .num_classes = 7, .size = 21, .seed = test_seed()});
     EXPECT_EQ(dataset->sample_bytes(), shape.numel());
     std::array<int, 7> counts{};
     for (std::int64_t i = 0; i < dataset->size(); ++i) {
@@ -124,7 +124,7 @@ class SoftmaxRegression {
 };
 
 TEST(Synthetic, IsLearntAndGeneralises) {
-  SyntheticOptions options{.sample_shape = {12, 12, 1}, .num_classes = 10, .size = 640, .seed = fresh_seed()};
+  SyntheticOptions options{.sample_shape = {12, 12, 1}, .num_classes = 10, .size = 640, .seed = test_seed()};
   const auto train = synthetic_dataset(options);
   options.split = Split::test;
   options.size = 200;

@@ -4,25 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
-#include <memory>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "framework/data/sampler.h"
+#include "tests/support/seed.h"
 
 namespace lockstep::testing {
-
-// A seed new in every run and printed; LOCKSTEP_TEST_SEED repeats one.
-inline std::uint64_t fresh_seed() {
-  const char* chosen = std::getenv("LOCKSTEP_TEST_SEED");
-  const std::uint64_t seed = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : std::random_device{}();
-  std::cout << "LOCKSTEP_TEST_SEED=" << seed << '\n';
-  return seed;
-}
 
 // The text of the std::invalid_argument that `call` throws; a failure where it throws nothing or something else.
 template <class Call>

@@ -67,7 +67,7 @@ TEST(Bucketer, LaunchesABucketWhenItsLastGradientIsReady) {
 }
 
 TEST(Bucketer, LaunchesInIndexOrderWhateverTheOrderOfGradients) {
-  std::mt19937_64 generator(test_seed());
+  std::mt19937_64 generator(testing::test_seed());
   Model model(12);
   const ParameterArena arena(model.order, Model::kTwoEach);
   for (int round = 0; round < 20; ++round) {

@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kStep = 1e-4;  // twice it is well within the distance that inputs keep from kinks
 constexpr double kSmallest = 1e-3;
+constexpr double kSmallestF32 = 0.05;
 constexpr std::size_t kElements = 48;  // of an input, that are checked one by one
 
 double largest(const std::vector<double>& values) {
@@ -63,14 +64,14 @@ double difference_quotient(const OpCase& op_case, const OpValues& values,
 CheckReport check_gradients(const OpCase& op_case, std::uint64_t seed) {
   const OpValues values = draw_values(op_case, seed);
   std::mt19937_64 random(values.weight_seed + 1);
-  std::uniform_real_distribution<double> uniform(-1, 1);
+  std::uniform_real_distribution<double> magnitude(0.5, 1), sign(-1, 1);
 
   std::vector<std::vector<double>> direction, nothing, initial;
   for (const std::vector<double>& input : values.inputs) {
     nothing.emplace_back(input.size(), 0.0);
     for (auto* drawn : {&direction, &initial}) {
       drawn->emplace_back(input.size());
-      for (double& value : drawn->back()) value = uniform(random);
+      for (double& value : drawn->back()) value = std::copysign(magnitude(random), sign(random));
     }
   }
   const std::vector<std::vector<double>> overwritten = run_backward(op_case, values, DType::f64).gradients;
@@ -108,7 +109,7 @@ CheckReport compare_f32_with_f64(const OpCase& op_case, std::uint64_t seed) {
   CheckReport report;
   const auto compare_all = [&report](const std::vector<double>& expected, const std::vector<double>& got,
                                      const std::string& what) {
-    const double scale = std::max(largest(expected), kSmallest);
+    const double scale = std::max(largest(expected), kSmallestF32);
     for (std::size_t k = 0; k < expected.size(); ++k) {
       compare(report, expected[k], got[k], scale, fmt::format("{}, element {}", what, k));
     }

@@ -23,7 +23,7 @@ struct CheckReport {
 CheckReport check_gradients(const OpCase& op_case, std::uint64_t seed);
 
 // Compares output and gradients computed in f32 with those in f64. The error is relative to the largest value of the
-// tensor (at least 1e-3).
+// tensor, taken as at least 0.05.
 CheckReport compare_f32_with_f64(const OpCase& op_case, std::uint64_t seed);
 
 }  // namespace lockstep::testing

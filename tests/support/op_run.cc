@@ -1,6 +1,7 @@
 #include "tests/support/op_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -56,10 +57,13 @@ std::vector<double> draw_input(const OpInput& input, std::mt19937_64& random) {
 
 std::vector<double> OpValues::weights(std::int64_t count) const {
   std::mt19937_64 random(weight_seed);
-  std::uniform_real_distribution<double> uniform(-1, 1);
+  std::uniform_real_distribution<double> uniform(-0.5, 0.5);
   std::vector<double> result(static_cast<std::size_t>(count));
-  // Exact in f32, so that every type computes the same loss.
-  for (double& weight : result) weight = static_cast<double>(static_cast<float>(uniform(random)));
+  for (double& weight : result) {
+    const double value = uniform(random);
+    // Exact in f32, so that every type computes the same loss.
+    weight = static_cast<double>(static_cast<float>(value + std::copysign(0.5, value)));
+  }
   return result;
 }
 

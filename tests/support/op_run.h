@@ -14,7 +14,7 @@ struct OpValues {
   std::vector<std::vector<std::int32_t>> indices;
   std::uint64_t weight_seed = 0;
 
-  // The loss of a case is the sum of its output times these weights, in [-1, 1].
+  // The loss of a case is the sum of its output times these weights, of 0.5 to 1 and either sign.
   std::vector<double> weights(std::int64_t count) const;
   // With inputs that f32 holds exactly.
   OpValues rounded_to_f32() const;

@@ -1,0 +1,38 @@
+// The ranks of a program: started where nobody did, and joined.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "framework/distributed/environment.h"
+#include "framework/distributed/process_group.h"
+#include "framework/distributed/store.h"
+
+namespace lockstep {
+
+// This rank among the others: a store to agree through and a group to compute with.
+class World {
+ public:
+  // Collective: returns when all ranks have met. Errors are Store's and make_process_group's.
+  explicit World(const Environment& environment, const GroupOptions& options = {});
+
+  int rank() const { return environment_.rank; }
+  int size() const { return environment_.world_size; }
+  const Environment& environment() const { return environment_; }
+  ProcessGroup& group() { return *group_; }
+  // Throws Error on every rank, naming the first that differs, unless all ranks give the same text.
+  void agree(const std::string& what, const std::string& text);
+
+ private:
+  Environment environment_;
+  std::shared_ptr<Store> store_;  // null for one rank
+  std::unique_ptr<ProcessGroup> group_;
+};
+
+// For main(): under a launcher (torchrun, mpirun, srun) runs `body` as the rank that it made this process; otherwise
+// starts `ranks` copies of this program and waits for them. Returns the exit code: 0, 2 for std::invalid_argument, 1
+// for any other exception, whose text goes to stderr.
+int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body);
+
+}  // namespace lockstep

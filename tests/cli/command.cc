@@ -1,0 +1,64 @@
+#include "tests/cli/command.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace lockstep {
+namespace {
+
+std::string read_file(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+CommandResult run_command(const std::string& arguments, const std::string& environment, const std::string& prefix) {
+  const TemporaryDirectory files;
+  const std::string command = "env " + environment + " timeout -k 5 60 " + prefix + " " LOCKSTEP_COMMAND " " + arguments +
+                              " >" + (files / "out") + " 2>" + (files / "err") + " </dev/null";
+  const int status = std::system(command.c_str());
+  CommandResult result;
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.out = read_file(files / "out");
+  result.err = read_file(files / "err");
+  return result;
+}
+
+void expect_one_line(const std::string& text, const std::vector<std::string>& parts) {
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+}
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::string name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory can be made");
+  path_ = name;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::vector<nlohmann::json> read_metrics(const std::string& run_directory) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream stream(run_directory + "/metrics.jsonl");
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+std::vector<double> losses_of(const std::string& run_directory) {
+  std::vector<double> losses;
+  for (const auto& line : read_metrics(run_directory)) losses.push_back(line.at("loss"));
+  return losses;
+}
+
+}  // namespace lockstep

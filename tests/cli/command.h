@@ -1,0 +1,45 @@
+// Runs the `lockstep` command as a user does.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+
+struct CommandResult {
+  int code = -1;  // as a shell shows it: 128 + N where signal N ended it
+  std::string out;
+  std::string err;
+};
+
+// `arguments` is shell text, `environment` as in "RANK=3 WORLD_SIZE=2", `prefix` what stands before the program. Killed
+// after 60 s (code 124).
+CommandResult run_command(const std::string& arguments, const std::string& environment = "",
+                          const std::string& prefix = "");
+
+// One line that holds each of the texts.
+void expect_one_line(const std::string& text, const std::vector<std::string>& parts);
+
+// A new directory that is removed with the object.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The lines of a run's metrics.jsonl.
+std::vector<nlohmann::json> read_metrics(const std::string& run_directory);
+
+// The losses of a run, step by step, to the last digit.
+std::vector<double> losses_of(const std::string& run_directory);
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+// Wrong input gets one clear line and exit code 2.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli/command.h"
+
+namespace lockstep {
+namespace {
+
+void expect_refused(const CommandResult& result, const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.code, 2) << result.err << result.out;
+  expect_one_line(result.err, parts);
+}
+
+TEST(WrongInput, UnknownNamesComeWithTheNearest) {
+  expect_refused(run_command("train lenot"), {"lenot", "lenet, mlp", "did you mean lenet?"});
+  expect_refused(run_command("trian lenet"), {"trian", "did you mean train?"});
+  expect_refused(run_command("train lenet --bucket-cap 3"), {"--bucket-cap", "did you mean --bucket-cap-mib?"});
+  expect_refused(run_command("train lenet --stepz=3"), {"--stepz=3", "did you mean --steps?"});
+  expect_refused(run_command("train lenet --optimizer adam"), {"adam", "did you mean adamw?"});
+  expect_refused(run_command("train lenet --overlap yes"), {"yes", "on, off, naive"});
+}
+
+TEST(WrongInput, ValuesOutOfRange) {
+  expect_refused(run_command("train lenet --steps 0"), {"--steps", "at least 1", "got 0"});
+  expect_refused(run_command("train lenet --steps two"), {"--steps", "two"});
+  expect_refused(run_command("train lenet --steps 3 --epochs 1"), {"--steps", "--epochs", "both"});
+  expect_refused(run_command("train lenet --dropout 1"), {"--dropout", "[0, 1)"});
+  expect_refused(run_command("train lenet --ranks 0"), {"--ranks", "at least 1", "got 0"});
+  expect_refused(run_command("train lenet --momentum 1.5"), {"momentum", "[0, 1)", "1.5"});
+  expect_refused(run_command("train"), {"MODEL"});
+}
+
+TEST(WrongInput, ABatchThatDoesNotDivideNamesTheNearestThatDo) {
+  expect_refused(run_command("train lenet --synthetic --ranks 3 --global-batch 64"), {"64", "63", "66"});
+}
+
+TEST(WrongInput, ADeviceThatIsNotThere) {
+  expect_refused(run_command("train lenet --device cuda"), {"--device cuda", "--device cpu"});
+  expect_refused(run_command("train lenet --device gpu"), {"gpu", "auto, cpu, cuda"});
+}
+
+TEST(WrongInput, DataThatIsMissingOrBroken) {
+  const TemporaryDirectory directory;
+  expect_refused(run_command("train lenet --data " + (directory / "none")), {"none", "dataset-fashion-mnist"});
+  expect_refused(run_command("train lenet --ranks 2 --data " + (directory / "none")), {"none", "dataset-fashion-mnist"});
+
+  const std::string data = directory / "data";
+  std::filesystem::copy("/usr/share/datasets/fashion-mnist", data);
+  const std::string labels = data + "/train-labels-idx1-ubyte.gz";
+  std::filesystem::resize_file(labels, std::filesystem::file_size(labels) / 2);
+  expect_refused(run_command("train lenet --data " + data), {"train-labels-idx1-ubyte", "expected", "found", "offset"});
+}
+
+TEST(WrongInput, CheckpointsThatAreMissing) {
+  const TemporaryDirectory directory;
+  expect_refused(run_command("eval lenet --checkpoint " + (directory / "none")), {"none"});
+  expect_refused(run_command("train lenet --resume " + (directory / "none")), {"none"});
+  expect_refused(run_command("eval lenet"), {"--checkpoint"});
+}
+
+TEST(WrongInput, ContradictoryLaunchVariables) {
+  expect_refused(run_command("train lenet --synthetic", "RANK=3 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2"),
+                 {"RANK", "WORLD_SIZE", "3", "2"});
+  expect_refused(run_command("train lenet --synthetic --ranks 4", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2"),
+                 {"--ranks", "4", "WORLD_SIZE", "2"});
+}
+
+TEST(WrongInput, APortThatIsTaken) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  socklen_t length = sizeof address;
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+  expect_refused(run_command("train lenet --synthetic --ranks 2", "LOCKSTEP_PORT=" + port), {port, "LOCKSTEP_PORT"});
+  close(listener);
+}
+
+TEST(Help, IsThereForEveryCommand) {
+  for (const std::string command : {"", "train", "eval"}) {
+    const CommandResult help = run_command(command + " --help");
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("--help"), std::string::npos) << help.out;
+  }
+  const CommandResult version = run_command("--version");
+  EXPECT_EQ(version.code, 0);
+  for (const char* part : {"Gloo", "CUDA", "NCCL", "cuDNN"}) EXPECT_NE(version.out.find(part), std::string::npos) << part;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,152 @@
+// Ranks started by the command itself and by others, and what happens when one of them dies.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/cli/command.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+const char* const kTraining = "train mlp --synthetic --global-batch 64 --threads 1 ";
+
+// Processes that have `text` on their command line.
+std::vector<pid_t> processes_with(const std::string& text) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) continue;
+    std::ifstream stream(entry.path() / "cmdline");
+    std::ostringstream command_line;
+    command_line << stream.rdbuf();
+    if (command_line.str().find(text) != std::string::npos) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+template <class Condition>
+bool within(std::chrono::seconds limit, Condition condition) {
+  for (const auto end = Clock::now() + limit; Clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+    if (condition()) return true;
+  }
+  return condition();
+}
+
+// A training on two ranks that would go on for long, and has made its first steps.
+class LongRun {
+ public:
+  LongRun() : run_(directory_ / "run") {
+    const std::vector<std::string> words = {LOCKSTEP_COMMAND, "train", "mlp", "--synthetic", "--ranks", "2", "--threads", "1",
+                                            "--steps", "1000000", "--out", run_};
+    std::vector<char*> argv;
+    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, (directory_ / "out").c_str(), O_WRONLY | O_CREAT, 0600);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (directory_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
+    EXPECT_EQ(posix_spawn(&launcher_, words[0].c_str(), &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    EXPECT_TRUE(within(std::chrono::seconds(40), [&] { return fs::exists(run_ + "/metrics.jsonl") && read_metrics_size() > 0; }));
+  }
+  ~LongRun() {
+    for (const pid_t process : processes()) kill(process, SIGKILL);
+    if (!ended_) waitpid(launcher_, nullptr, 0);
+  }
+  LongRun(const LongRun&) = delete;
+  LongRun& operator=(const LongRun&) = delete;
+
+  pid_t launcher() const { return launcher_; }
+  std::vector<pid_t> processes() const { return processes_with(run_); }
+  pid_t a_rank() const {
+    for (const pid_t process : processes()) {
+      if (process != launcher_) return process;
+    }
+    ADD_FAILURE() << "no rank runs";
+    return -1;
+  }
+  // The exit code, as a shell shows it; -1 where it does not end in time.
+  int ends_within(std::chrono::seconds limit) {
+    int status = 0;
+    ended_ = within(limit, [&] { return waitpid(launcher_, &status, WNOHANG) == launcher_; });
+    if (!ended_) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string errors() const {
+    std::ifstream stream(directory_ / "err");
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::uintmax_t read_metrics_size() const { return fs::file_size(run_ + "/metrics.jsonl"); }
+
+  TemporaryDirectory directory_;
+  std::string run_;
+  pid_t launcher_ = -1;
+  bool ended_ = false;
+};
+
+TEST(Launch, ARankThatIsKilledEndsAll) {
+  LongRun run;
+  kill(run.a_rank(), SIGKILL);
+  EXPECT_EQ(run.ends_within(std::chrono::seconds(30)), 128 + SIGKILL) << run.errors();
+  EXPECT_NE(run.errors().find("rank"), std::string::npos) << run.errors();
+  EXPECT_TRUE(within(std::chrono::seconds(5), [&] { return run.processes().empty(); }));
+}
+
+TEST(Launch, ALauncherThatIsKilledLeavesNoRank) {
+  LongRun run;
+  kill(run.launcher(), SIGKILL);
+  EXPECT_EQ(run.ends_within(std::chrono::seconds(5)), 128 + SIGKILL);
+  EXPECT_TRUE(within(std::chrono::seconds(30), [&] { return run.processes().empty(); })) << run.errors();
+}
+
+TEST(Launch, AnInterruptEndsAll) {
+  LongRun run;
+  kill(run.launcher(), SIGINT);
+  EXPECT_EQ(run.ends_within(std::chrono::seconds(30)), 128 + SIGINT) << run.errors();
+  EXPECT_TRUE(within(std::chrono::seconds(5), [&] { return run.processes().empty(); }));
+}
+
+TEST(Launch, VariablesOfTorchrunAreUnderstood) {
+  const TemporaryDirectory runs;
+  ASSERT_EQ(run_command(std::string(kTraining) + "--steps 6 --ranks 2 --out " + (runs / "own")).code, 0);
+  const std::string options = std::string(kTraining) + "--steps 6 --out " + (runs / "torchrun");
+  const std::string world = "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29871 ";
+  CommandResult other;
+  std::thread second([&] { other = run_command(options, world + "RANK=1 LOCAL_RANK=1"); });
+  const CommandResult first = run_command(options, world + "RANK=0 LOCAL_RANK=0");
+  second.join();
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_EQ(losses_of(runs / "torchrun"), losses_of(runs / "own"));
+}
+
+TEST(Mpi, MpirunGivesTheLossesOfOwnRanks) {
+  const TemporaryDirectory runs;
+  ASSERT_EQ(run_command(std::string(kTraining) + "--steps 6 --ranks 2 --out " + (runs / "own")).code, 0);
+  const CommandResult result = run_command(std::string(kTraining) + "--steps 6 --out " + (runs / "mpi"), "",
+                                           "mpirun --allow-run-as-root --oversubscribe -np 2");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(losses_of(runs / "mpi"), losses_of(runs / "own"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,289 @@
+#include "framework/distributed/launcher.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/distributed/environment.h"
+#include "framework/distributed/process_group.h"
+#include "framework/distributed/socket.h"
+#include "framework/distributed/store.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// The ranks: this program again, with one of the tests of this suite, which run only when a launcher test starts them.
+class DISABLED_Rank : public ::testing::Test {
+ protected:
+  static Environment environment() { return detect_environment(); }
+  static std::filesystem::path folder() { return std::getenv("LAUNCHER_TEST_FOLDER"); }
+
+  // Leaves word that this rank has started, and its process.
+  static void report() { std::ofstream(folder() / std::to_string(environment().rank)) << ::getpid() << std::endl; }
+  static void wait_for(int rank) {
+    const auto limit = Clock::now() + 10s;
+    while (!std::filesystem::exists(folder() / std::to_string(rank)) && Clock::now() < limit) {
+      std::this_thread::sleep_for(2ms);
+    }
+  }
+  [[noreturn]] static void sleep_for_ever() {
+    while (true) std::this_thread::sleep_for(1s);
+  }
+};
+
+TEST_F(DISABLED_Rank, Succeeds) {
+  report();
+  ::_exit(0);
+}
+
+TEST_F(DISABLED_Rank, OneExitsWithThree) {
+  report();
+  if (environment().rank != 1) sleep_for_ever();
+  for (const int other : {0, 2}) wait_for(other);
+  ::_exit(3);
+}
+
+TEST_F(DISABLED_Rank, OneIsKilled) {
+  report();
+  if (environment().rank != 1) sleep_for_ever();
+  for (const int other : {0, 2}) wait_for(other);
+  ::raise(SIGKILL);
+}
+
+TEST_F(DISABLED_Rank, OneExitsAndOthersIgnoreSigterm) {
+  ::signal(SIGTERM, SIG_IGN);
+  report();
+  if (environment().rank != 1) sleep_for_ever();
+  for (const int other : {0, 2}) wait_for(other);
+  ::_exit(4);
+}
+
+TEST_F(DISABLED_Rank, SleepsForEver) {
+  report();
+  sleep_for_ever();
+}
+
+TEST_F(DISABLED_Rank, MeetsTheOthers) {
+  auto store = std::make_shared<Store>(store_options(environment()));
+  const auto group = make_process_group("auto", environment(), store);
+  std::int32_t sum = group->rank() + 1;
+  group->all_reduce(View{&sum, DType::i32, {1}}).wait();
+  if (sum != 6) std::abort();
+  report();
+}
+
+TEST_F(DISABLED_Rank, WritesItsVariables) {
+  std::ofstream file(folder() / std::to_string(environment().rank));
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "NCCL_NVLS_ENABLE"}) {
+    const char* value = std::getenv(name);
+    file << name << "=" << (value != nullptr ? value : "unset") << " ";
+  }
+  std::string line;
+  file << (std::getline(std::cin, line) ? "input" : "no input") << std::endl;
+}
+
+class LauncherTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_launcher_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    ::setenv("LAUNCHER_TEST_FOLDER", folder_.c_str(), 1);
+    for (const char* name : {"LOCKSTEP_PORT", "MASTER_PORT", "NCCL_NVLS_ENABLE"}) ::unsetenv(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  int launch_ranks(const std::string& behaviour, int ranks = 3, const LaunchOptions& options = {}) {
+    std::string program = "launcher_test";
+    std::string filter = "--gtest_filter=DISABLED_Rank." + behaviour;
+    std::string disabled = "--gtest_also_run_disabled_tests";
+    std::string brief = "--gtest_brief=1";
+    std::vector<char*> arguments{program.data(), filter.data(), disabled.data(), brief.data(), nullptr};
+    return launch(ranks, arguments.data(), options);
+  }
+
+  std::string word_of(int rank) const {
+    std::ifstream file(folder_ / std::to_string(rank));
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  void wait_for_ranks(int ranks) const {
+    const auto limit = Clock::now() + 10s;
+    for (int rank = 0; rank < ranks; ++rank) {
+      while (word_of(rank).empty() && Clock::now() < limit) std::this_thread::sleep_for(2ms);
+    }
+  }
+
+  // That every rank had started, and that no process of it is left (a zombie would count as one).
+  void expect_all_gone(int ranks) const {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::string word = word_of(rank);
+      ASSERT_FALSE(word.empty()) << "rank " << rank << " never ran";
+      EXPECT_EQ(::kill(static_cast<pid_t>(std::stol(word)), 0), -1) << "rank " << rank << " is still there";
+    }
+  }
+
+  // Runs a launcher in a process of its own, and `meanwhile(its pid)` once its ranks have started.
+  template <class Meanwhile>
+  int status_of_launcher(const std::string& behaviour, const LaunchOptions& options, Meanwhile meanwhile) {
+    const pid_t pid = ::fork();
+    if (pid == 0) ::_exit(launch_ranks(behaviour, 3, options));
+    wait_for_ranks(3);
+    meanwhile(pid);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return status;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(LauncherTest, AllWellIsZero) {
+  EXPECT_EQ(launch_ranks("Succeeds"), 0);
+  expect_all_gone(3);
+}
+
+TEST_F(LauncherTest, FirstFailingRanksCodeIsReturnedAndNamed) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(launch_ranks("OneExitsWithThree"), 3);
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("rank 1 of 3"), std::string::npos) << text;
+  EXPECT_NE(text.find("exit code 3"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  expect_all_gone(3);
+}
+
+TEST_F(LauncherTest, SignalOfARankIs128AndItsNumber) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(launch_ranks("OneIsKilled"), 128 + SIGKILL);
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("rank 1 of 3"), std::string::npos) << text;
+  EXPECT_NE(text.find("signal 9"), std::string::npos) << text;
+  expect_all_gone(3);
+}
+
+TEST_F(LauncherTest, RanksThatIgnoreSigtermAreKilledAfterTheGrace) {
+  const auto start = Clock::now();
+  EXPECT_EQ(launch_ranks("OneExitsAndOthersIgnoreSigterm", 3, {.grace = 300ms}), 4);
+  EXPECT_GE(Clock::now() - start, 300ms);
+  EXPECT_LT(Clock::now() - start, 5s);
+  expect_all_gone(3);
+}
+
+TEST_F(LauncherTest, SignalsArePassedOn) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const int status = status_of_launcher("SleepsForEver", {}, [&](pid_t launcher) { ::kill(launcher, signal); });
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
+    expect_all_gone(3);
+    for (int rank = 0; rank < 3; ++rank) std::filesystem::remove(folder_ / std::to_string(rank));
+  }
+}
+
+TEST_F(LauncherTest, SecondSignalKills) {
+  const auto start = Clock::now();
+  // Rank 1 gives up, the others do not end; the user loses patience long before the grace has passed.
+  const int status = status_of_launcher("OneExitsAndOthersIgnoreSigterm", {.grace = 60s}, [&](pid_t launcher) {
+    for (int i = 0; i < 2; ++i) {
+      std::this_thread::sleep_for(50ms);
+      ::kill(launcher, SIGINT);
+    }
+  });
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_LT(Clock::now() - start, 10s);
+  expect_all_gone(3);
+}
+
+TEST_F(LauncherTest, RanksDieWithTheLauncher) {
+  status_of_launcher("SleepsForEver", {}, [&](pid_t launcher) { ::kill(launcher, SIGKILL); });
+  // They are nobody's children here, so whoever adopts them needs a moment to reap them.
+  const auto limit = Clock::now() + 5s;
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string stat = "/proc/" + std::to_string(std::stol(word_of(rank))) + "/stat";
+    const auto alive = [&] {
+      std::ifstream file(stat);
+      std::string text((std::istreambuf_iterator<char>(file)), {});
+      return !text.empty() && text.find(") Z ") == std::string::npos;
+    };
+    while (alive() && Clock::now() < limit) std::this_thread::sleep_for(2ms);
+    EXPECT_FALSE(alive()) << "rank " << rank;
+  }
+}
+
+#ifdef LOCKSTEP_HAS_GLOO
+TEST_F(LauncherTest, RanksMeetWithoutAnyPortBeingChosen) {
+  EXPECT_EQ(launch_ranks("MeetsTheOthers"), 0);
+  expect_all_gone(3);
+}
+
+TEST_F(LauncherTest, RanksMeetOnANamedPort) {
+  int port = 0;
+  {
+    const Socket free = listen_on(0, true);
+    port = port_of(free);
+  }
+  ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+  EXPECT_EQ(launch_ranks("MeetsTheOthers"), 0);
+}
+#endif
+
+TEST_F(LauncherTest, RanksKnowTheirPlaceAndReadNothing) {
+  EXPECT_EQ(launch_ranks("WritesItsVariables", 2), 0);
+  EXPECT_EQ(word_of(0), "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 NCCL_NVLS_ENABLE=0 no input\n");
+  EXPECT_EQ(word_of(1), "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 NCCL_NVLS_ENABLE=0 no input\n");
+  ::setenv("NCCL_NVLS_ENABLE", "2", 1);
+  EXPECT_EQ(launch_ranks("WritesItsVariables", 1), 0);
+  EXPECT_EQ(word_of(0), "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 NCCL_NVLS_ENABLE=2 no input\n");
+}
+
+TEST_F(LauncherTest, WrongUseIsRefused) {
+  EXPECT_THROW(launch_ranks("Succeeds", 0), std::invalid_argument);
+  const Socket taken = listen_on(0, true);
+  ::setenv("LOCKSTEP_PORT", std::to_string(port_of(taken)).c_str(), 1);
+  EXPECT_THROW(launch_ranks("Succeeds"), std::invalid_argument);
+}
+
+std::set<std::string> as_set(const std::vector<std::string>& environment) {
+  EXPECT_EQ(std::set(environment.begin(), environment.end()).size(), environment.size()) << "a variable is there twice";
+  return {environment.begin(), environment.end()};
+}
+
+TEST(ChildEnvironment, NvlsIsTheUsersOrOffAndNeverUnset) {
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(as_set(child_environment({"PATH=/bin"}, rank, 3, 4000, 5)).contains("NCCL_NVLS_ENABLE=0"));
+    const auto chosen = as_set(child_environment({"NCCL_NVLS_ENABLE=1"}, rank, 3, 4000, 5));
+    EXPECT_TRUE(chosen.contains("NCCL_NVLS_ENABLE=1"));
+    EXPECT_FALSE(chosen.contains("NCCL_NVLS_ENABLE=0"));
+  }
+}
+
+TEST(ChildEnvironment, ReplacesWhatAnotherLauncherSaid) {
+  const auto environment = as_set(child_environment({"HOME=/root", "RANK=7", "WORLD_SIZE=9", "LOCKSTEP_STORE_FD=3",
+                                                     "TORCHELASTIC_USE_AGENT_STORE=True", "RANKING=kept"},
+                                                    1, 2, 4000, 5));
+  EXPECT_EQ(environment, (std::set<std::string>{"HOME=/root", "RANKING=kept", "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1",
+                                                "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4000",
+                                                "LOCKSTEP_LAUNCHER=1", "LOCKSTEP_PORT=4000", "NCCL_NVLS_ENABLE=0"}));
+  EXPECT_TRUE(as_set(child_environment({}, 0, 2, 4000, 5)).contains("LOCKSTEP_STORE_FD=5"));
+}
+
+}  // namespace
+}  // namespace lockstep
