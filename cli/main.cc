@@ -1,6 +1,8 @@
 // The `lockstep` command. Exit codes: 0 done, 1 the run failed, 2 wrong usage or input, 3 a link mode or proof
 // contradicted, 128+N ended by signal N.
 #include <fmt/core.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -48,6 +50,8 @@ int report(const std::string& text, int code) {
 }
 
 int run(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_logger_st("lockstep"));  // stdout is for results
+  spdlog::set_pattern("lockstep: %l: %v");
   CLI::App app("Trains reference models by synchronous data parallelism.", "lockstep");
   app.set_version_flag("--version", [] { return version_text(); });
   app.require_subcommand(1);

@@ -51,8 +51,7 @@ def make_step(options, rank):
         samples = samples.contiguous(memory_format=torch.channels_last)
     if options.ranks > 1:
         model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
-    implementation = {"fused": {"fused": True}, "foreach": {"foreach": True}, "default": {}}[options.implementation]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **implementation)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **{options.optimizer: True})
 
     def loss_of(x, y):
         return F.cross_entropy(model(x), y)
@@ -120,8 +119,8 @@ def main():
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--compile", action="store_true", help="torch.compile the forward pass and the loss")
     parser.add_argument("--channels-last", action="store_true")
-    parser.add_argument("--implementation", choices=["default", "foreach", "fused"], default="default",
-                        help="of the optimizer")  # fmt: skip
+    parser.add_argument("--optimizer", choices=["foreach", "fused"], default="foreach",
+                        help="implementation of SGD")  # fmt: skip
     parser.add_argument("--profile", type=int, default=0, metavar="STEPS", help="one rank: print a table per operator")
     options = parser.parse_args()
     # Before any child starts: OpenMP reads it once.

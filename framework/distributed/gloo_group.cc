@@ -121,7 +121,7 @@ class GlooGroup final : public ProcessGroup {
         timeout_(options.timeout),
         messages_sent_(static_cast<std::size_t>(size())),
         messages_received_(static_cast<std::size_t>(size())),
-        collectives_(rank(), size(), [this](auto sends, auto receives, int step) { exchange(sends, receives, step); }) {
+        collectives_(rank(), size(), [this](auto sends, auto receives) { exchange(sends, receives); }) {
     try {
       auto context = std::make_shared<gloo::rendezvous::Context>(rank(), size());
       context->setTimeout(timeout_);
@@ -171,18 +171,18 @@ class GlooGroup final : public ProcessGroup {
     }
   }
 
-  void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives, int step) {
+  void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) {
     {
       const std::lock_guard lock(mutex_);
       if (interrupted_) throw Error("interrupted");
       for (const Incoming& message : receives) {
-        const auto slot = slot_of(message.peer, message.bytes.size(), messages_received_, step);
+        const auto slot = slot_of(message, messages_received_);
         auto buffer = context_->createUnboundBuffer(message.bytes.data(), message.bytes.size());
         buffer->recv(message.peer, slot);
         transfers_.push_back({message.peer, true, std::move(buffer)});
       }
       for (const Outgoing& message : sends) {
-        const auto slot = slot_of(message.peer, message.bytes.size(), messages_sent_, step);
+        const auto slot = slot_of(message, messages_sent_);
         // Gloo takes no pointer to const, but only reads what it sends.
         auto buffer = context_->createUnboundBuffer(const_cast<std::byte*>(message.bytes.data()), message.bytes.size());
         buffer->send(message.peer, slot);
@@ -208,14 +208,15 @@ class GlooGroup final : public ProcessGroup {
 
   // Both sides compute the same slot. Gloo ends the process when a message is longer than the memory it meets, so ranks
   // that disagree about a collective must not meet: their slots differ, and the deadline finds them.
-  std::uint64_t slot_of(int peer, std::size_t bytes, std::vector<std::uint64_t>& messages, int step) const {
+  template <class Message>
+  std::uint64_t slot_of(const Message& message, std::vector<std::uint64_t>& messages) const {
     const auto kind = static_cast<std::uint64_t>(current_->kind);
     if (current_->kind == Collective::Kind::send_recv) {
-      return hash_of({kind, bytes, ++messages[static_cast<std::size_t>(peer)]});
+      return hash_of({kind, message.bytes.size(), ++messages[static_cast<std::size_t>(message.peer)]});
     }
     return hash_of({kind, static_cast<std::uint64_t>(current_->op), static_cast<std::uint64_t>(current_->root),
                     static_cast<std::uint64_t>(current_->in.dtype), static_cast<std::uint64_t>(current_->in.numel()),
-                    sequence_, static_cast<std::uint64_t>(step)});
+                    sequence_, static_cast<std::uint64_t>(message.tag)});
   }
 
   void interrupt() {

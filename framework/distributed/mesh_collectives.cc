@@ -14,6 +14,13 @@ using Kind = Collective::Kind;
 // Up to here an all_reduce sends everything to everybody: more bytes, but one exchange instead of two.
 constexpr std::int64_t kSmallBytes = 16 * 1024;
 
+// Larger ones go in segments, each small enough to be reduced while it is in the second-level cache.
+constexpr std::int64_t kSegmentBytes = std::int64_t{2} << 20;
+
+// An exchange may carry one of each kind between two ranks.
+int contribution_tag(int exchange) { return 2 * exchange; }
+int result_tag(int exchange) { return 2 * exchange + 1; }
+
 std::span<const std::byte> bytes_of(const ConstView& view, std::int64_t begin, std::int64_t count) {
   const std::int64_t width = dtype_bytes(view.dtype);
   return {static_cast<const std::byte*>(view.data) + begin * width, static_cast<std::size_t>(count * width)};
@@ -37,45 +44,50 @@ void MeshCollectives::for_others(Visit visit) const {
 }
 
 void MeshCollectives::exchange() {
-  exchange_(sends_, receives_, step_++);
+  exchange_(sends_, receives_);
+  ++exchanges_;
   sends_.clear();
   receives_.clear();
 }
 
 template <class PartOf>
-void MeshCollectives::reduce_parts(const Collective& collective, PartOf part_of, std::span<std::byte> result) {
+void MeshCollectives::add_contributions(const Collective& collective, PartOf part_of) {
   const Part mine = part_of(rank_);
-  const std::size_t bytes = result.size();
+  const std::size_t bytes = bytes_of(collective.in, mine.begin, mine.count).size();
   scratch_.resize(std::max(scratch_.size(), bytes * static_cast<std::size_t>(size_ - 1)));
   std::span<std::byte> free = scratch_;
+  const int tag = contribution_tag(exchanges_);
   inputs_.clear();
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) {
       inputs_.push_back(bytes_of(collective.in, mine.begin, mine.count).data());
     } else {
       const Part theirs = part_of(rank);
-      sends_.push_back({rank, bytes_of(collective.in, theirs.begin, theirs.count)});
-      receives_.push_back({rank, free.first(bytes)});
+      sends_.push_back({rank, tag, bytes_of(collective.in, theirs.begin, theirs.count)});
+      receives_.push_back({rank, tag, free.first(bytes)});
       inputs_.push_back(free.data());
       free = free.subspan(bytes);
     }
   }
-  exchange();
-  reduce_elements(collective.in.dtype, collective.op, inputs_, result.data(), mine.count);
 }
 
 template <class PartOf>
-void MeshCollectives::gather_parts(const Collective& collective, PartOf part_of, std::span<const std::byte> mine) {
+void MeshCollectives::add_results(const View& out, PartOf part_of, std::span<const std::byte> mine) {
+  const int tag = result_tag(exchanges_);
   for_others([&](int peer) {
     const Part theirs = part_of(peer);
-    sends_.push_back({peer, mine});
-    receives_.push_back({peer, bytes_of(collective.out, theirs.begin, theirs.count)});
+    sends_.push_back({peer, tag, mine});
+    receives_.push_back({peer, tag, bytes_of(out, theirs.begin, theirs.count)});
   });
-  exchange();
+}
+
+void MeshCollectives::reduce(const Collective& collective, std::span<std::byte> result) {
+  const std::int64_t count = std::ssize(result) / dtype_bytes(collective.in.dtype);
+  reduce_elements(collective.in.dtype, collective.op, inputs_, result.data(), count);
 }
 
 void MeshCollectives::run(const Collective& collective) {
-  step_ = 0;
+  exchanges_ = 0;
   sends_.clear();
   receives_.clear();
   switch (collective.kind) {
@@ -97,31 +109,39 @@ void MeshCollectives::run(const Collective& collective) {
 void MeshCollectives::all_reduce(const Collective& collective) {
   const std::int64_t count = collective.in.numel();
   if (collective.in.bytes() <= kSmallBytes) {
-    return reduce_parts(
-        collective,
-        [&](int) {
-          return Part{0, count};
-        },
-        bytes_of(collective.out, 0, count));
+    add_contributions(collective, [&](int) { return Part{0, count}; });
+    exchange();
+    return reduce(collective, bytes_of(collective.out, 0, count));
   }
-  const auto part_of = [&](int rank) {
-    const std::int64_t begin = count * rank / size_;
-    return Part{begin, count * (rank + 1) / size_ - begin};
+
+  const std::int64_t per_segment = kSegmentBytes / dtype_bytes(collective.in.dtype);
+  const std::int64_t segments = (count + per_segment - 1) / per_segment;
+  const auto part_of = [&](std::int64_t segment) {
+    return [=, this](int rank) {
+      const std::int64_t begin = segment * per_segment;
+      const std::int64_t length = std::min(per_segment, count - begin);
+      const std::int64_t part = length * rank / size_;
+      return Part{begin + part, length * (rank + 1) / size_ - part};
+    };
   };
-  const Part mine = part_of(rank_);
-  const auto result = bytes_of(collective.out, mine.begin, mine.count);
-  reduce_parts(collective, part_of, result);
-  gather_parts(collective, part_of, result);
+  const auto mine = [&](std::int64_t segment) {
+    const Part part = part_of(segment)(rank_);
+    return bytes_of(collective.out, part.begin, part.count);
+  };
+  // One exchange carries the contributions to a segment and the results of the segment before.
+  for (std::int64_t segment = 0; segment <= segments; ++segment) {
+    if (segment < segments) add_contributions(collective, part_of(segment));
+    if (segment > 0) add_results(collective.out, part_of(segment - 1), mine(segment - 1));
+    exchange();
+    if (segment < segments) reduce(collective, mine(segment));
+  }
 }
 
 void MeshCollectives::reduce_scatter(const Collective& collective) {
   const std::int64_t count = collective.out.numel();
-  reduce_parts(
-      collective,
-      [&](int rank) {
-        return Part{rank * count, count};
-      },
-      bytes_of(collective.out, 0, count));
+  add_contributions(collective, [&](int rank) { return Part{rank * count, count}; });
+  exchange();
+  reduce(collective, bytes_of(collective.out, 0, count));
 }
 
 void MeshCollectives::all_gather(const Collective& collective) {
@@ -129,35 +149,37 @@ void MeshCollectives::all_gather(const Collective& collective) {
   const auto mine = bytes_of(collective.in, 0, count);
   const auto place = bytes_of(collective.out, rank_ * count, count);
   if (place.data() != mine.data()) std::memcpy(place.data(), mine.data(), mine.size());
-  gather_parts(
-      collective,
+  add_results(
+      collective.out,
       [&](int rank) {
         return Part{rank * count, count};
       },
       mine);
+  exchange();
 }
 
 void MeshCollectives::broadcast(const Collective& collective) {
   const std::int64_t count = collective.in.numel();
   if (rank_ == collective.root) {
-    for_others([&](int peer) { sends_.push_back({peer, bytes_of(collective.in, 0, count)}); });
+    for_others([&](int peer) { sends_.push_back({peer, 0, bytes_of(collective.in, 0, count)}); });
   } else {
-    receives_.push_back({collective.root, bytes_of(collective.out, 0, count)});
+    receives_.push_back({collective.root, 0, bytes_of(collective.out, 0, count)});
   }
   exchange();
 }
 
 void MeshCollectives::send_recv(const Collective& collective) {
-  if (collective.dst >= 0) sends_.push_back({collective.dst, bytes_of(collective.in, 0, collective.in.numel())});
-  if (collective.src >= 0) receives_.push_back({collective.src, bytes_of(collective.out, 0, collective.out.numel())});
+  if (collective.dst >= 0) sends_.push_back({collective.dst, 0, bytes_of(collective.in, 0, collective.in.numel())});
+  if (collective.src >= 0)
+    receives_.push_back({collective.src, 0, bytes_of(collective.out, 0, collective.out.numel())});
   exchange();
 }
 
 void MeshCollectives::barrier() {
   scratch_.resize(std::max(scratch_.size(), static_cast<std::size_t>(size_)));
   for_others([&](int peer) {
-    sends_.push_back({peer, std::span(scratch_).subspan(static_cast<std::size_t>(rank_), 1)});
-    receives_.push_back({peer, std::span(scratch_).subspan(static_cast<std::size_t>(peer), 1)});
+    sends_.push_back({peer, 0, std::span(scratch_).subspan(static_cast<std::size_t>(rank_), 1)});
+    receives_.push_back({peer, 0, std::span(scratch_).subspan(static_cast<std::size_t>(peer), 1)});
   });
   exchange();
 }

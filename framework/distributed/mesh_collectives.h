@@ -10,24 +10,27 @@
 
 namespace lockstep {
 
+// A message of an exchange. Both sides know its size and its tag, which no other message of the collective between the
+// same two ranks has.
 struct Outgoing {
   int peer;
+  int tag;
   std::span<const std::byte> bytes;
 };
 
 struct Incoming {
   int peer;
+  int tag;
   std::span<std::byte> bytes;
 };
 
-// Every rank talks to every other directly. An all_reduce is two exchanges: each rank gets all others' contributions to
-// its own part and reduces them in rank order, then gives the result to all; 2(N-1)/N of the bytes leave each rank, as
-// with a ring, in 2 steps instead of 2(N-1). Rank order makes the bits independent of sizes and equal on all ranks.
+// Every rank talks to every other directly. In an all_reduce each rank gets all others' contributions to its own part
+// and reduces them in rank order, then gives the result to all: 2(N-1)/N of the bytes leave each rank, as with a ring,
+// in 2 steps instead of 2(N-1). Rank order makes the bits independent of sizes and equal on all ranks.
 class MeshCollectives {
  public:
-  // Sends and receives all of these at once and returns when everything is done. `step` counts from 0 within a
-  // collective. Both sides of a message agree on its size.
-  using Exchange = std::function<void(std::span<const Outgoing>, std::span<const Incoming>, int step)>;
+  // Sends and receives all of these at once and returns when everything is done.
+  using Exchange = std::function<void(std::span<const Outgoing>, std::span<const Incoming>)>;
 
   MeshCollectives(int rank, int size, Exchange exchange);
 
@@ -46,12 +49,14 @@ class MeshCollectives {
   void send_recv(const Collective& collective);
   void barrier();
 
-  // Every rank gets its part (part_of(rank) of the elements) from all others, and reduces it into `result`.
+  // Adds to the next exchange: every rank gets its part, the elements part_of(rank) of `in`, from all others.
   template <class PartOf>
-  void reduce_parts(const Collective& collective, PartOf part_of, std::span<std::byte> result);
-  // Every rank gives `mine` to all others, which put it where part_of(rank) says.
+  void add_contributions(const Collective& collective, PartOf part_of);
+  // What has come of them, reduced.
+  void reduce(const Collective& collective, std::span<std::byte> result);
+  // Adds to the next exchange: every rank gives `mine` to all others, which put it at part_of(rank) of `out`.
   template <class PartOf>
-  void gather_parts(const Collective& collective, PartOf part_of, std::span<const std::byte> mine);
+  void add_results(const View& out, PartOf part_of, std::span<const std::byte> mine);
 
   template <class Visit>
   void for_others(Visit visit) const;
@@ -61,7 +66,7 @@ class MeshCollectives {
   int rank_;
   int size_;
   Exchange exchange_;
-  int step_ = 0;
+  int exchanges_ = 0;  // in this collective
   // These are members to be used again without an allocation.
   std::vector<Outgoing> sends_;
   std::vector<Incoming> receives_;

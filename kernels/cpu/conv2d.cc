@@ -42,36 +42,26 @@ struct Geometry {
   int64_t images, height, width, channels, outputs, kernel_rows, run, out_height, out_width, stride, padding;
 };
 
-// Columns in panels of at most kTileVectors vectors.
+// Columns in whole vectors.
 template <class V>
-struct Panels {
-  explicit Panels(int64_t column_count)
-      : columns(column_count), vectors((column_count + kLanes<V> - 1) / kLanes<V>) {}
+int64_t padded(int64_t columns) {
+  return (columns + kLanes<V> - 1) / kLanes<V> * kLanes<V>;
+}
 
-  int64_t padded() const { return vectors * kLanes<V>; }
-  // Calls body(first column, columns in the panel, its vectors as a constant).
-  template <class Body>
-  void for_each(Body&& body) const {
-    for (int64_t v = 0; v < vectors; v += cpu::kTileVectors) {
-      const int64_t first = v * kLanes<V>;
-      cpu::with_constant<cpu::kTileVectors>(std::min<int64_t>(vectors - v, cpu::kTileVectors), [&](auto n) {
-        body(first, std::min<int64_t>(columns - first, n * kLanes<V>), n);
-      });
-    }
-  }
+// Calls body(first column, number of columns) for panels of as many columns as a tile can have.
+template <class V, class Body>
+void for_panels(int64_t columns, Body&& body) {
+  constexpr int64_t width = cpu::kTileVectors * kLanes<V>;
+  for (int64_t first = 0; first < columns; first += width) body(first, std::min(width, columns - first));
+}
 
-  int64_t columns, vectors;
-};
-
-// Calls body with a vector type that does not waste most of its lanes on `columns` columns.
+// Calls body with the vector type that fits `columns` columns better.
 template <class T, class Body>
 void with_vector(int64_t columns, Body&& body) {
-  using Half = Vector<T, std::max(cpu::kVectorBytes / 2, 16)>;
-  if (columns <= kLanes<Half>) {
-    body(Half{});
-  } else {
-    body(Vector<T>{});
+  if constexpr (std::is_same_v<T, float>) {
+    if (columns <= kLanes<cpu::HalfVector<T>>) return body(cpu::HalfVector<T>{});
   }
+  body(Vector<T>{});
 }
 
 // Hands out pieces of the workspace, aligned to 64 bytes.
@@ -105,21 +95,20 @@ void fill_frame(const Geometry& g, const T* image, T* frame) {
 
 template <class V, class T = cpu::Element<V>>
 void forward(const ExecContext& exec, const Geometry& g, const T* x, const T* weight, const T* bias, T* y) {
-  const Panels<V> panels(g.outputs);
   const int64_t depth = g.kernel_rows * g.run;
   const int64_t rows = g.images * g.out_height;
   const int64_t parts = parts_of(exec, g, rows);
-  const int64_t packed_size = Scratch<T>::rounded((depth + 1) * panels.padded());
+  const int64_t packed_size = Scratch<T>::rounded((1 + depth) * padded<V>(g.outputs));
   const int64_t frame_size = g.padding > 0 ? Scratch<T>::rounded(g.frame_elements()) : 0;
   Scratch<T> scratch(exec, packed_size + parts * frame_size);
 
   // A panel is the bias, then `depth` rows of weights.
   T* const packed = scratch.take(packed_size);
-  panels.for_each([&](int64_t column, int64_t live, auto vectors) {
-    T* const panel = packed + (depth + 1) * column;
-    std::fill_n(panel, vectors * kLanes<V>, T{0});
-    if (bias != nullptr) std::copy_n(bias + column, live, panel);
-    cpu::pack<V>({weight + column * depth, 1, depth}, depth, live, vectors, panel + vectors * kLanes<V>);
+  for_panels<V>(g.outputs, [&](int64_t o, int64_t columns) {
+    T* const panel = packed + (1 + depth) * o;
+    std::fill_n(panel, padded<V>(columns), T{0});
+    if (bias != nullptr) std::copy_n(bias + o, columns, panel);
+    cpu::pack<V>({weight + o * depth, 1, depth}, depth, columns, panel + padded<V>(columns));
   });
 
   T* const frames = scratch.take(parts * frame_size);
@@ -129,46 +118,49 @@ void forward(const ExecContext& exec, const Geometry& g, const T* x, const T* we
     const int64_t end = rows * (part + 1) / parts;
     for (int64_t row = rows * part / parts; row < end;) {  // image by image
       const int64_t n = row / g.out_height;
-      const int64_t first = row % g.out_height;
-      const int64_t last = std::min(g.out_height, first + end - row);
+      const int64_t row_end = std::min(end, (n + 1) * g.out_height);
       const T* image = x + n * g.image_elements();
       if (g.padding > 0) {
         fill_frame(g, image, frame);
         image = frame;
       }
-      panels.for_each([&](int64_t column, int64_t live, auto vectors) {
-        constexpr int64_t width = vectors * kLanes<V>;
-        const T* const panel = packed + (depth + 1) * column;
-        for (int64_t i = first; i < last; ++i) {
-          cpu::for_tiles(g.out_width, [&](int64_t j, auto tile_pixels) {
-            cpu::Tile<V, tile_pixels, vectors> tile(panel);
-            for (int64_t p = 0; p < g.kernel_rows; ++p) {
-              tile.multiply_add(image + g.run_at(i, j, p), g.step(), 1, panel + (1 + p * g.run) * width, width, g.run);
-            }
-            T* const out = y + ((n * g.out_height + i) * g.out_width + j) * g.outputs + column;
-            tile.template write<false>(out, g.outputs, live);
-          });
+      for_panels<V>(g.outputs, [&](int64_t o, int64_t columns) {
+        const T* const panel = packed + (1 + depth) * o;
+        cpu::Product<T> product{.a_row = g.step(),
+                                .a_step = 1,
+                                .a_segment = g.frame_row(),
+                                .b = panel + padded<V>(columns),
+                                .b_step = padded<V>(columns),
+                                .b_segment = g.run * padded<V>(columns),
+                                .count = g.run,
+                                .segments = g.kernel_rows,
+                                .initial = panel,
+                                .c_row = g.outputs,
+                                .columns = columns};
+        for (int64_t i = row; i < row_end; ++i) {
+          product.a = image + g.run_at(i - n * g.out_height, 0, 0);
+          product.c = y + i * g.out_width * g.outputs + o;
+          cpu::multiply<V>(product, g.out_width);
         }
       });
-      row += last - first;
+      row = row_end;
     }
   });
 }
 
 template <class V, class T = cpu::Element<V>>
 void backward_data(const ExecContext& exec, const Geometry& g, const T* dy, const T* weight, const GradView& dx) {
-  const Panels<V> panels(g.run);
   const int64_t parts = parts_of(exec, g, g.images);
-  const int64_t kernel_row_size = g.outputs * panels.padded();
+  const int64_t kernel_row_size = g.outputs * padded<V>(g.run);
   const int64_t packed_size = Scratch<T>::rounded(g.kernel_rows * kernel_row_size);
-  const int64_t frame_size = Scratch<T>::rounded(g.frame_elements() + panels.padded());  // whole vectors are written
+  const int64_t frame_size = Scratch<T>::rounded(g.frame_elements() + kLanes<V>);  // whole vectors are written
   Scratch<T> scratch(exec, packed_size + parts * frame_size);
 
   T* const packed = scratch.take(packed_size);
   for (int64_t p = 0; p < g.kernel_rows; ++p) {
-    panels.for_each([&](int64_t column, int64_t live, auto vectors) {
-      cpu::pack<V>({weight + p * g.run + column, g.kernel_rows * g.run, 1}, g.outputs, live, vectors,
-                   packed + p * kernel_row_size + g.outputs * column);
+    for_panels<V>(g.run, [&](int64_t r, int64_t columns) {
+      cpu::pack<V>({weight + p * g.run + r, g.kernel_rows * g.run, 1}, g.outputs, columns,
+                   packed + p * kernel_row_size + g.outputs * r);
     });
   }
 
@@ -177,20 +169,22 @@ void backward_data(const ExecContext& exec, const Geometry& g, const T* dy, cons
     T* const frame = frames + part * frame_size;
     for (int64_t n = g.images * part / parts; n < g.images * (part + 1) / parts; ++n) {
       std::fill_n(frame, frame_size, T{0});
-      const T* const image_dy = dy + n * g.pixels() * g.outputs;
       for (int64_t p = 0; p < g.kernel_rows; ++p) {
-        panels.for_each([&](int64_t column, int64_t, auto vectors) {
-          constexpr int64_t width = vectors * kLanes<V>;
-          const T* const panel = packed + p * kernel_row_size + g.outputs * column;
+        for_panels<V>(g.run, [&](int64_t r, int64_t columns) {
           // The rows of a tile are pixels below each other: unlike those of neighbours, their runs do not overlap.
-          cpu::for_tiles(g.out_height, [&](int64_t i, auto tile_pixels) {
-            for (int64_t j = 0; j < g.out_width; ++j) {
-              cpu::Tile<V, tile_pixels, vectors> tile;
-              tile.multiply_add(image_dy + (i * g.out_width + j) * g.outputs, g.out_width * g.outputs, 1, panel, width,
-                                g.outputs);
-              tile.template write<true>(frame + g.run_at(i, j, p) + column, g.stride * g.frame_row(), width);
-            }
-          });
+          cpu::Product<T> product{.a_row = g.out_width * g.outputs,
+                                  .a_step = 1,
+                                  .b = packed + p * kernel_row_size + g.outputs * r,
+                                  .b_step = padded<V>(columns),
+                                  .count = g.outputs,
+                                  .c_row = g.stride * g.frame_row(),
+                                  .columns = padded<V>(columns),
+                                  .accumulate = true};
+          for (int64_t j = 0; j < g.out_width; ++j) {
+            product.a = dy + (n * g.pixels() + j) * g.outputs;
+            product.c = frame + g.run_at(0, j, p) + r;
+            cpu::multiply<V>(product, g.out_height);
+          }
         });
       }
       cpu::with_write_mode(dx, [&](auto accumulate) {
@@ -209,11 +203,10 @@ void backward_data(const ExecContext& exec, const Geometry& g, const T* dy, cons
 // Each thread sums over its own images; the threads' sums are added in order.
 template <class V, class T = cpu::Element<V>>
 void backward_weight(const ExecContext& exec, const Geometry& g, const T* dy, const T* x, const GradView& dweight) {
-  const Panels<V> panels(g.run);
   const int64_t parts = parts_of(exec, g, g.images);
-  const int64_t sums_row = g.kernel_rows * panels.padded();
+  const int64_t sums_row = g.kernel_rows * padded<V>(g.run);
   const int64_t sums_size = Scratch<T>::rounded(g.outputs * sums_row);
-  const int64_t frame_size = Scratch<T>::rounded(g.frame_elements() + panels.padded());  // whole vectors are read
+  const int64_t frame_size = Scratch<T>::rounded(g.frame_elements() + kLanes<V>);  // whole vectors are read
   Scratch<T> scratch(exec, parts * (sums_size + frame_size));
   T* const all_sums = scratch.take(parts * sums_size);
   T* const frames = scratch.take(parts * frame_size);
@@ -225,18 +218,22 @@ void backward_weight(const ExecContext& exec, const Geometry& g, const T* dy, co
     std::fill_n(frame, frame_size, T{0});
     for (int64_t n = g.images * part / parts; n < g.images * (part + 1) / parts; ++n) {
       fill_frame(g, x + n * g.image_elements(), frame);
-      const T* const image_dy = dy + n * g.pixels() * g.outputs;
       for (int64_t p = 0; p < g.kernel_rows; ++p) {
-        panels.for_each([&](int64_t column, int64_t, auto vectors) {
-          cpu::for_tiles(g.outputs, [&](int64_t o, auto tile_outputs) {
-            cpu::Tile<V, tile_outputs, vectors> tile;
-            for (int64_t i = 0; i < g.out_height; ++i) {
-              tile.multiply_add(image_dy + i * g.out_width * g.outputs + o, 1, g.outputs,
-                                frame + g.run_at(i, 0, p) + column, g.step(), g.out_width);
-            }
-            tile.template write<true>(sums + o * sums_row + p * panels.padded() + column, sums_row,
-                                      vectors * kLanes<V>);
-          });
+        for_panels<V>(g.run, [&](int64_t r, int64_t columns) {
+          cpu::multiply<V>({.a = dy + n * g.pixels() * g.outputs,
+                            .a_row = 1,
+                            .a_step = g.outputs,
+                            .a_segment = g.out_width * g.outputs,
+                            .b = frame + g.run_at(0, 0, p) + r,
+                            .b_step = g.step(),
+                            .b_segment = g.stride * g.frame_row(),
+                            .count = g.out_width,
+                            .segments = g.out_height,
+                            .c = sums + p * padded<V>(g.run) + r,
+                            .c_row = sums_row,
+                            .columns = padded<V>(columns),
+                            .accumulate = true},
+                           g.outputs);
         });
       }
     }
@@ -245,7 +242,7 @@ void backward_weight(const ExecContext& exec, const Geometry& g, const T* dy, co
   for (int64_t part = 0; part < parts; ++part) {
     const bool add = dweight.accumulate || part > 0;
     for (int64_t row = 0; row < g.outputs * g.kernel_rows; ++row) {
-      const T* const from = all_sums + part * sums_size + row * panels.padded();
+      const T* const from = all_sums + part * sums_size + row * padded<V>(g.run);
       T* const to = dweight.view.as<T>() + row * g.run;
       for (int64_t r = 0; r < g.run; ++r) to[r] = add ? to[r] + from[r] : from[r];
     }

@@ -12,27 +12,89 @@ std::int64_t row_grain(std::int64_t columns) {
   return cpu::kElementGrain / (4 * std::max<std::int64_t>(columns, 1)) + 1;
 }
 
+template <class T>
+void forward_row(const T* x, const T* gamma, const T* beta, T eps, std::int64_t columns, T* y, T& mean, T& rstd) {
+  const auto count = static_cast<T>(columns);
+  const T m = cpu::lane_sum<T>(0, columns, [=](std::int64_t c) { return x[c]; }) / count;
+  const T variance = cpu::lane_sum<T>(0, columns, [=](std::int64_t c) { return (x[c] - m) * (x[c] - m); }) / count;
+  const T r = T(1) / std::sqrt(variance + eps);
+#pragma omp simd
+  for (std::int64_t c = 0; c < columns; ++c) y[c] = (x[c] - m) * r * gamma[c] + beta[c];
+  mean = m;
+  rstd = r;
+}
+
+template <bool kAccumulate, class T>
+void backward_row(const T* dy, const T* x, const T* gamma, T mean, T rstd, std::int64_t columns, T* dx) {
+  const auto count = static_cast<T>(columns);
+  const auto g = [=](std::int64_t c) { return dy[c] * gamma[c]; };
+  const auto xhat = [=](std::int64_t c) { return (x[c] - mean) * rstd; };
+  const T mean_g = cpu::lane_sum<T>(0, columns, g) / count;
+  const T mean_gx = cpu::lane_sum<T>(0, columns, [=](std::int64_t c) { return g(c) * xhat(c); }) / count;
+#pragma omp simd
+  for (std::int64_t c = 0; c < columns; ++c) {
+    cpu::write<kAccumulate>(dx[c], rstd * (g(c) - mean_g - xhat(c) * mean_gx));
+  }
+}
+
+template <class T>
+void write_row(const T* row, GradView target) {
+  if (!target) return;
+  cpu::with_write_mode(target, [&](auto accumulate) {
+    T* out = target.view.as<T>();
+    for (std::int64_t c = 0; c < target.view.numel(); ++c) cpu::write<accumulate>(out[c], row[c]);
+  });
+}
+
+// dgamma and dbeta are sums over rows. Each block of rows gets a pair of partial sums; the size of a block depends on
+// the number of rows alone, and blocks are combined in order.
+template <class T>
+void backward_columns(const ExecContext& exec, const T* dy, const T* x, const T* mean, const T* rstd, std::int64_t rows,
+                      std::int64_t columns, GradView dgamma, GradView dbeta) {
+  constexpr std::int64_t kMaxBlocks = 128;
+  const std::int64_t block = std::max<std::int64_t>(32, (rows + kMaxBlocks - 1) / kMaxBlocks);
+  const std::int64_t blocks = std::max<std::int64_t>(1, (rows + block - 1) / block);
+  const std::int64_t pair = 2 * columns;
+  T* partials = static_cast<T*>(exec.workspace->reserve(static_cast<std::size_t>(blocks * pair) * sizeof(T)));
+  cpu::parallel_for(exec, blocks, row_grain(columns) / block + 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      T* sum_gamma = partials + b * pair;
+      T* sum_beta = sum_gamma + columns;
+      std::fill_n(sum_gamma, pair, T(0));
+      for (std::int64_t row = b * block; row < std::min(rows, (b + 1) * block); ++row) {
+        const T* dy_row = dy + row * columns;
+        const T* x_row = x + row * columns;
+        const T m = mean[row];
+        const T r = rstd[row];
+#pragma omp simd
+        for (std::int64_t c = 0; c < columns; ++c) {
+          sum_gamma[c] += dy_row[c] * (x_row[c] - m) * r;
+          sum_beta[c] += dy_row[c];
+        }
+      }
+    }
+  });
+  for (std::int64_t b = 1; b < blocks; ++b) {
+    const T* partial = partials + b * pair;
+#pragma omp simd
+    for (std::int64_t c = 0; c < pair; ++c) partials[c] += partial[c];
+  }
+  write_row(partials, dgamma);
+  write_row(partials + columns, dbeta);
+}
+
 }  // namespace
 
 void cpu::layer_norm_forward(const ExecContext& exec, ConstView x, ConstView gamma, ConstView beta, double eps, View y,
                              View mean, View rstd) {
-  const std::int64_t rows = x.shape[0];
   const std::int64_t columns = x.shape[1];
   with_float_type(x.dtype, [&]<class T>(T) {
-    const T* g = gamma.as<T>();
-    const T* b = beta.as<T>();
-    parallel_for(exec, rows, row_grain(columns), [&](std::int64_t begin, std::int64_t end) {
+    const T* in = x.as<T>();
+    T* out = y.as<T>();
+    parallel_for(exec, x.shape[0], row_grain(columns), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const T* in = x.as<T>() + row * columns;
-        T* out = y.as<T>() + row * columns;
-        const T m = lane_sum<T>(0, columns, [=](std::int64_t c) { return in[c]; }) / static_cast<T>(columns);
-        const T variance = lane_sum<T>(0, columns, [=](std::int64_t c) { return (in[c] - m) * (in[c] - m); }) /
-                           static_cast<T>(columns);
-        const T r = T(1) / std::sqrt(variance + static_cast<T>(eps));
-        mean.as<T>()[row] = m;
-        rstd.as<T>()[row] = r;
-#pragma omp simd
-        for (std::int64_t c = 0; c < columns; ++c) out[c] = (in[c] - m) * r * g[c] + b[c];
+        forward_row(in + row * columns, gamma.as<T>(), beta.as<T>(), static_cast<T>(eps), columns, out + row * columns,
+                    mean.as<T>()[row], rstd.as<T>()[row]);
       }
     });
   });
@@ -45,75 +107,20 @@ void cpu::layer_norm_backward(const ExecContext& exec, ConstView dy, ConstView x
   with_float_type(x.dtype, [&]<class T>(T) {
     const T* grad = dy.as<T>();
     const T* in = x.as<T>();
-    const T* g = gamma.as<T>();
-
-    const auto write_dx = [&](std::int64_t row) {
-      const T* dy_row = grad + row * columns;
-      const T* x_row = in + row * columns;
-      T* target = dx.view.as<T>() + row * columns;
-      const T m = mean.as<T>()[row];
-      const T r = rstd.as<T>()[row];
-      const auto xhat = [=](std::int64_t c) { return (x_row[c] - m) * r; };
-      const T mean_g =
-          lane_sum<T>(0, columns, [=](std::int64_t c) { return dy_row[c] * g[c]; }) / static_cast<T>(columns);
-      const T mean_gx =
-          lane_sum<T>(0, columns, [=](std::int64_t c) { return dy_row[c] * g[c] * xhat(c); }) / static_cast<T>(columns);
-      with_write_mode(dx, [&](auto accumulate) {
-#pragma omp simd
-        for (std::int64_t c = 0; c < columns; ++c) {
-          write<accumulate>(target[c], r * (dy_row[c] * g[c] - mean_g - xhat(c) * mean_gx));
+    if (dgamma || dbeta) {
+      backward_columns(exec, grad, in, mean.as<T>(), rstd.as<T>(), rows, columns, dgamma, dbeta);
+    }
+    if (!dx) return;
+    T* target = dx.view.as<T>();
+    with_write_mode(dx, [&](auto accumulate) {
+      parallel_for(exec, rows, row_grain(columns), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int64_t offset = row * columns;
+          backward_row<accumulate>(grad + offset, in + offset, gamma.as<T>(), mean.as<T>()[row], rstd.as<T>()[row],
+                                   columns, target + offset);
         }
       });
-    };
-
-    // dgamma and dbeta are sums over rows: one pair of partial sums for each block of rows, whose size depends on the
-    // number of rows alone.
-    const bool wants_columns = dgamma || dbeta;
-    constexpr std::int64_t kMaxBlocks = 128;
-    const std::int64_t block = std::max<std::int64_t>(32, (rows + kMaxBlocks - 1) / kMaxBlocks);
-    const std::int64_t blocks = (rows + block - 1) / block;
-    T* partials = nullptr;
-    if (wants_columns) {
-      partials = static_cast<T*>(exec.workspace->reserve(
-          static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1) * 2 * columns) * sizeof(T)));
-      std::fill_n(partials, std::max<std::int64_t>(blocks, 1) * 2 * columns, T(0));
-    }
-
-    parallel_for(exec, blocks, row_grain(columns) / block + 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) {
-        for (std::int64_t row = b * block; row < std::min(rows, (b + 1) * block); ++row) {
-          if (dx) write_dx(row);
-          if (!wants_columns) continue;
-          const T* dy_row = grad + row * columns;
-          const T* x_row = in + row * columns;
-          T* sum_gamma = partials + b * 2 * columns;
-          T* sum_beta = sum_gamma + columns;
-          const T m = mean.as<T>()[row];
-          const T r = rstd.as<T>()[row];
-#pragma omp simd
-          for (std::int64_t c = 0; c < columns; ++c) {
-            sum_gamma[c] += dy_row[c] * (x_row[c] - m) * r;
-            sum_beta[c] += dy_row[c];
-          }
-        }
-      }
     });
-
-    if (!wants_columns) return;
-    for (std::int64_t b = 1; b < blocks; ++b) {
-      const T* partial = partials + b * 2 * columns;
-#pragma omp simd
-      for (std::int64_t c = 0; c < 2 * columns; ++c) partials[c] += partial[c];
-    }
-    const auto write_sums = [&](const GradView& target, const T* sums) {
-      if (!target) return;
-      with_write_mode(target, [&](auto accumulate) {
-        T* out = target.view.as<T>();
-        for (std::int64_t c = 0; c < columns; ++c) write<accumulate>(out[c], sums[c]);
-      });
-    };
-    write_sums(dgamma, partials);
-    write_sums(dbeta, partials + columns);
   });
 }
 

@@ -165,7 +165,7 @@ TEST_P(RanksEqualOneRank, ForAnyRanksAccumulationAndOverlap) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precision, RanksEqualOneRank, ::testing::Values(DType::f64, DType::f32),
-                         [](const auto& info) { return dtype_name(info.param); });
+                         [](const auto& parameter) { return dtype_name(parameter.param); });
 
 TEST(DataParallel, ClippingIsOfTheAveragedGradient) {
   const std::uint64_t seed = test_seed();

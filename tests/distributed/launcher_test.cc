@@ -10,7 +10,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <map>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string>
@@ -28,75 +31,76 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// The ranks: this program again, with one of the tests of this suite, which run only when a launcher test starts them.
-class DISABLED_Rank : public ::testing::Test {
- protected:
-  static Environment environment() { return detect_environment(); }
-  static std::filesystem::path folder() { return std::getenv("LAUNCHER_TEST_FOLDER"); }
+// The ranks are this program again, which finds in main() how it is to behave.
+Environment environment() { return detect_environment(); }
+std::filesystem::path folder() { return std::getenv("LAUNCHER_TEST_FOLDER"); }
 
-  // Leaves word that this rank has started, and its process.
-  static void report() { std::ofstream(folder() / std::to_string(environment().rank)) << ::getpid() << std::endl; }
-  static void wait_for(int rank) {
-    const auto limit = Clock::now() + 10s;
-    while (!std::filesystem::exists(folder() / std::to_string(rank)) && Clock::now() < limit) {
-      std::this_thread::sleep_for(2ms);
-    }
+// Leaves word that this rank has started, and its process.
+void report() { std::ofstream(folder() / std::to_string(environment().rank)) << ::getpid() << std::endl; }
+
+[[noreturn]] void sleep_for_ever() {
+  while (true) std::this_thread::sleep_for(1s);
+}
+
+// Rank 1 returns when the other two have started; they stay.
+void only_rank_1_goes_on() {
+  report();
+  if (environment().rank != 1) sleep_for_ever();
+  const auto limit = Clock::now() + 10s;
+  for (const char* other : {"0", "2"}) {
+    while (!std::filesystem::exists(folder() / other) && Clock::now() < limit) std::this_thread::sleep_for(2ms);
   }
-  [[noreturn]] static void sleep_for_ever() {
-    while (true) std::this_thread::sleep_for(1s);
-  }
+}
+
+const std::map<std::string, std::function<int()>> kBehaviours{
+    {"succeed",
+     [] {
+       report();
+       return 0;
+     }},
+    {"one exits with 3",
+     [] {
+       only_rank_1_goes_on();
+       return 3;
+     }},
+    {"one is killed",
+     [] {
+       only_rank_1_goes_on();
+       return ::raise(SIGKILL);
+     }},
+    {"one exits with 4, the others ignore SIGTERM",
+     [] {
+       ::signal(SIGTERM, SIG_IGN);
+       only_rank_1_goes_on();
+       return 4;
+     }},
+    {"sleep for ever",
+     [] {
+       report();
+       sleep_for_ever();
+       return 0;
+     }},
+    {"meet",
+     [] {
+       auto store = std::make_shared<Store>(store_options(environment()));
+       const auto group = make_process_group("auto", environment(), store);
+       std::int32_t sum = group->rank() + 1;
+       group->all_reduce(View{&sum, DType::i32, {1}}).wait();
+       report();
+       return sum == 6 ? 0 : 1;
+     }},
+    {"write variables",
+     [] {
+       std::ofstream file(folder() / std::to_string(environment().rank));
+       for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "NCCL_NVLS_ENABLE"}) {
+         const char* value = std::getenv(name);
+         file << name << "=" << (value != nullptr ? value : "unset") << " ";
+       }
+       std::string line;
+       file << (std::getline(std::cin, line) ? "input" : "no input") << std::endl;
+       return 0;
+     }},
 };
-
-TEST_F(DISABLED_Rank, Succeeds) {
-  report();
-  ::_exit(0);
-}
-
-TEST_F(DISABLED_Rank, OneExitsWithThree) {
-  report();
-  if (environment().rank != 1) sleep_for_ever();
-  for (const int other : {0, 2}) wait_for(other);
-  ::_exit(3);
-}
-
-TEST_F(DISABLED_Rank, OneIsKilled) {
-  report();
-  if (environment().rank != 1) sleep_for_ever();
-  for (const int other : {0, 2}) wait_for(other);
-  ::raise(SIGKILL);
-}
-
-TEST_F(DISABLED_Rank, OneExitsAndOthersIgnoreSigterm) {
-  ::signal(SIGTERM, SIG_IGN);
-  report();
-  if (environment().rank != 1) sleep_for_ever();
-  for (const int other : {0, 2}) wait_for(other);
-  ::_exit(4);
-}
-
-TEST_F(DISABLED_Rank, SleepsForEver) {
-  report();
-  sleep_for_ever();
-}
-
-TEST_F(DISABLED_Rank, MeetsTheOthers) {
-  auto store = std::make_shared<Store>(store_options(environment()));
-  const auto group = make_process_group("auto", environment(), store);
-  std::int32_t sum = group->rank() + 1;
-  group->all_reduce(View{&sum, DType::i32, {1}}).wait();
-  if (sum != 6) std::abort();
-  report();
-}
-
-TEST_F(DISABLED_Rank, WritesItsVariables) {
-  std::ofstream file(folder() / std::to_string(environment().rank));
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "NCCL_NVLS_ENABLE"}) {
-    const char* value = std::getenv(name);
-    file << name << "=" << (value != nullptr ? value : "unset") << " ";
-  }
-  std::string line;
-  file << (std::getline(std::cin, line) ? "input" : "no input") << std::endl;
-}
 
 class LauncherTest : public ::testing::Test {
  protected:
@@ -111,10 +115,8 @@ class LauncherTest : public ::testing::Test {
 
   int launch_ranks(const std::string& behaviour, int ranks = 3, const LaunchOptions& options = {}) {
     std::string program = "launcher_test";
-    std::string filter = "--gtest_filter=DISABLED_Rank." + behaviour;
-    std::string disabled = "--gtest_also_run_disabled_tests";
-    std::string brief = "--gtest_brief=1";
-    std::vector<char*> arguments{program.data(), filter.data(), disabled.data(), brief.data(), nullptr};
+    std::string named = behaviour;
+    std::vector<char*> arguments{program.data(), named.data(), nullptr};
     return launch(ranks, arguments.data(), options);
   }
 
@@ -157,13 +159,13 @@ class LauncherTest : public ::testing::Test {
 };
 
 TEST_F(LauncherTest, AllWellIsZero) {
-  EXPECT_EQ(launch_ranks("Succeeds"), 0);
+  EXPECT_EQ(launch_ranks("succeed"), 0);
   expect_all_gone(3);
 }
 
 TEST_F(LauncherTest, FirstFailingRanksCodeIsReturnedAndNamed) {
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(launch_ranks("OneExitsWithThree"), 3);
+  EXPECT_EQ(launch_ranks("one exits with 3"), 3);
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("rank 1 of 3"), std::string::npos) << text;
   EXPECT_NE(text.find("exit code 3"), std::string::npos) << text;
@@ -173,7 +175,7 @@ TEST_F(LauncherTest, FirstFailingRanksCodeIsReturnedAndNamed) {
 
 TEST_F(LauncherTest, SignalOfARankIs128AndItsNumber) {
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(launch_ranks("OneIsKilled"), 128 + SIGKILL);
+  EXPECT_EQ(launch_ranks("one is killed"), 128 + SIGKILL);
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("rank 1 of 3"), std::string::npos) << text;
   EXPECT_NE(text.find("signal 9"), std::string::npos) << text;
@@ -182,7 +184,7 @@ TEST_F(LauncherTest, SignalOfARankIs128AndItsNumber) {
 
 TEST_F(LauncherTest, RanksThatIgnoreSigtermAreKilledAfterTheGrace) {
   const auto start = Clock::now();
-  EXPECT_EQ(launch_ranks("OneExitsAndOthersIgnoreSigterm", 3, {.grace = 300ms}), 4);
+  EXPECT_EQ(launch_ranks("one exits with 4, the others ignore SIGTERM", 3, {.grace = 300ms}), 4);
   EXPECT_GE(Clock::now() - start, 300ms);
   EXPECT_LT(Clock::now() - start, 5s);
   expect_all_gone(3);
@@ -190,7 +192,7 @@ TEST_F(LauncherTest, RanksThatIgnoreSigtermAreKilledAfterTheGrace) {
 
 TEST_F(LauncherTest, SignalsArePassedOn) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    const int status = status_of_launcher("SleepsForEver", {}, [&](pid_t launcher) { ::kill(launcher, signal); });
+    const int status = status_of_launcher("sleep for ever", {}, [&](pid_t launcher) { ::kill(launcher, signal); });
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
     expect_all_gone(3);
@@ -201,19 +203,20 @@ TEST_F(LauncherTest, SignalsArePassedOn) {
 TEST_F(LauncherTest, SecondSignalKills) {
   const auto start = Clock::now();
   // Rank 1 gives up, the others do not end; the user loses patience long before the grace has passed.
-  const int status = status_of_launcher("OneExitsAndOthersIgnoreSigterm", {.grace = 60s}, [&](pid_t launcher) {
-    for (int i = 0; i < 2; ++i) {
-      std::this_thread::sleep_for(50ms);
-      ::kill(launcher, SIGINT);
-    }
-  });
+  const int status =
+      status_of_launcher("one exits with 4, the others ignore SIGTERM", {.grace = 60s}, [&](pid_t launcher) {
+        for (int i = 0; i < 2; ++i) {
+          std::this_thread::sleep_for(50ms);
+          ::kill(launcher, SIGINT);
+        }
+      });
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_LT(Clock::now() - start, 10s);
   expect_all_gone(3);
 }
 
 TEST_F(LauncherTest, RanksDieWithTheLauncher) {
-  status_of_launcher("SleepsForEver", {}, [&](pid_t launcher) { ::kill(launcher, SIGKILL); });
+  status_of_launcher("sleep for ever", {}, [&](pid_t launcher) { ::kill(launcher, SIGKILL); });
   // They are nobody's children here, so whoever adopts them needs a moment to reap them.
   const auto limit = Clock::now() + 5s;
   for (int rank = 0; rank < 3; ++rank) {
@@ -230,7 +233,7 @@ TEST_F(LauncherTest, RanksDieWithTheLauncher) {
 
 #ifdef LOCKSTEP_HAS_GLOO
 TEST_F(LauncherTest, RanksMeetWithoutAnyPortBeingChosen) {
-  EXPECT_EQ(launch_ranks("MeetsTheOthers"), 0);
+  EXPECT_EQ(launch_ranks("meet"), 0);
   expect_all_gone(3);
 }
 
@@ -241,24 +244,24 @@ TEST_F(LauncherTest, RanksMeetOnANamedPort) {
     port = port_of(free);
   }
   ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
-  EXPECT_EQ(launch_ranks("MeetsTheOthers"), 0);
+  EXPECT_EQ(launch_ranks("meet"), 0);
 }
 #endif
 
 TEST_F(LauncherTest, RanksKnowTheirPlaceAndReadNothing) {
-  EXPECT_EQ(launch_ranks("WritesItsVariables", 2), 0);
+  EXPECT_EQ(launch_ranks("write variables", 2), 0);
   EXPECT_EQ(word_of(0), "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 NCCL_NVLS_ENABLE=0 no input\n");
   EXPECT_EQ(word_of(1), "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 NCCL_NVLS_ENABLE=0 no input\n");
   ::setenv("NCCL_NVLS_ENABLE", "2", 1);
-  EXPECT_EQ(launch_ranks("WritesItsVariables", 1), 0);
+  EXPECT_EQ(launch_ranks("write variables", 1), 0);
   EXPECT_EQ(word_of(0), "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 NCCL_NVLS_ENABLE=2 no input\n");
 }
 
 TEST_F(LauncherTest, WrongUseIsRefused) {
-  EXPECT_THROW(launch_ranks("Succeeds", 0), std::invalid_argument);
+  EXPECT_THROW(launch_ranks("succeed", 0), std::invalid_argument);
   const Socket taken = listen_on(0, true);
   ::setenv("LOCKSTEP_PORT", std::to_string(port_of(taken)).c_str(), 1);
-  EXPECT_THROW(launch_ranks("Succeeds"), std::invalid_argument);
+  EXPECT_THROW(launch_ranks("succeed"), std::invalid_argument);
 }
 
 std::set<std::string> as_set(const std::vector<std::string>& environment) {
@@ -287,3 +290,12 @@ TEST(ChildEnvironment, ReplacesWhatAnotherLauncherSaid) {
 
 }  // namespace
 }  // namespace lockstep
+
+int main(int argc, char** argv) {
+  if (argc == 2) {
+    if (const auto found = lockstep::kBehaviours.find(argv[1]); found != lockstep::kBehaviours.end())
+      return found->second();
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

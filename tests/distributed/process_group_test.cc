@@ -151,6 +151,16 @@ TYPED_TEST(ProcessGroupTest, AllReduceBf16) { TestFixture::template all_reduces<
 TYPED_TEST(ProcessGroupTest, AllReduceMax) { TestFixture::template all_reduces<float>(ReduceOp::max); }
 TYPED_TEST(ProcessGroupTest, AllReduceMin) { TestFixture::template all_reduces<double>(ReduceOp::min); }
 
+TYPED_TEST(ProcessGroupTest, AllReduceOfManyMebibytes) {
+  for (const int size : {2, 3}) {
+    TypeParam::run(size, [&](ProcessGroup& group) {
+      std::vector<float> values = values_of<float>(group.rank(), 1'300'001);
+      group.all_reduce(view_of(values)).wait();
+      expect_reduced(values, ReduceOp::sum, size, values.size());
+    });
+  }
+}
+
 TYPED_TEST(ProcessGroupTest, BroadcastFromEveryRoot) {
   for (int size = 1; size <= 4; ++size) {
     TypeParam::run(size, [&](ProcessGroup& group) {

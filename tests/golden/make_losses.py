@@ -21,14 +21,16 @@ BATCH = 64
 CLASSES = 10
 SIDE = 28
 
-# Keys of the counters. Where an activation comes so close to the kink of its ReLU that rounding takes it across, runs
-# part by more than rounding; with this seed none of importance does, as main() shows.
+# Keys of the counters. With most seeds some activation comes so close to the kink of its ReLU, or to a tie in its
+# pooling window, that f32 rounding takes it across, and the losses of two correct programs part by 1e-5 and more. With
+# this one they do not: main() shows it by runs from initial weights changed in their last bits.
 SEED = 9
 PATTERN_KEY = 1000 * SEED
 BATCH_KEY = 1000 * SEED + 100  # + step
 PARAMETER_KEY = 1000 * SEED + 200  # + place of the parameter in the model
-PERTURBATION = 1.5e-7  # relative, of initial weights
-MAX_DRIFT = 3e-6
+PERTURBATION = 1.5e-7  # standard deviation, relative
+PERTURBED_RUNS = 10
+MAX_DRIFT = 3e-6  # of the losses of all f32 runs from the f64 run, relative
 
 MLP = [("layers.0.weight", (512, 784)), ("layers.0.bias", (512,)), ("layers.1.weight", (512, 512)),
        ("layers.1.bias", (512,)), ("layers.2.weight", (10, 512)), ("layers.2.bias", (10,))]  # fmt: skip
@@ -39,7 +41,7 @@ OPTIMIZERS = {
     "sgd": {"momentum": 0.9, "weight_decay": 0.01},
     "adamw": {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.1},
 }
-LEARNING_RATES = {("mlp", "sgd"): 0.02, ("mlp", "adamw"): 0.0002, ("lenet", "sgd"): 0.08, ("lenet", "adamw"): 0.001}
+LEARNING_RATES = {("mlp", "sgd"): 0.02, ("mlp", "adamw"): 0.0002, ("lenet", "sgd"): 0.05, ("lenet", "adamw"): 0.0005}
 
 
 def random_bits(key, count):
@@ -82,13 +84,15 @@ def to_torch_layout(name, value):
     return value
 
 
-def make_parameters(shapes, dtype):
+def make_parameters(shapes, dtype, perturbation):
     parameters = {}
     fan_in = 0
     for place, (name, shape) in enumerate(shapes):
         fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else fan_in  # a bias has its weight's
         value = np.ascontiguousarray(to_torch_layout(name, initial_value(place, shape, fan_in)))
-        parameters[name] = torch.tensor(value, dtype=dtype, requires_grad=True)
+        value = torch.tensor(value, dtype=dtype)
+        value *= 1.0 + perturbation * torch.randn_like(value)
+        parameters[name] = value.requires_grad_()
     return parameters
 
 
@@ -120,8 +124,8 @@ def make_optimizer(kind, learning_rate, parameters):
                              eps=settings["eps"])  # fmt: skip
 
 
-def losses(shapes, logits_of, kind, learning_rate, dtype):
-    parameters = make_parameters(shapes, dtype)
+def losses(shapes, logits_of, kind, learning_rate, dtype, perturbation=0.0):
+    parameters = make_parameters(shapes, dtype, perturbation)
     optimizer = make_optimizer(kind, learning_rate, parameters)
     result = []
     for step in range(STEPS):
@@ -138,14 +142,23 @@ def main():
     if torch.__version__.split("+")[0] != TORCH_VERSION:
         raise SystemExit(f"expected PyTorch {TORCH_VERSION}, got {torch.__version__}")
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     runs = []
     for model, shapes, logits_of in [("mlp", MLP, mlp_logits), ("lenet", LENET, lenet_logits)]:
         for kind in OPTIMIZERS:
             learning_rate = LEARNING_RATES[model, kind]
-            f32 = losses(shapes, logits_of, kind, learning_rate, torch.float32)
-            f64 = losses(shapes, logits_of, kind, learning_rate, torch.float64)
-            drift = max(abs(a - b) / abs(b) for a, b in zip(f32, f64))
-            print(f"{model} {kind}: loss {f64[0]:.4f} -> {f64[-1]:.4f}, f32 from f64 at most {drift:.1e} relative")
+
+            def run(*options):
+                return losses(shapes, logits_of, kind, learning_rate, *options)
+
+            f64 = run(torch.float64)
+            f32 = run(torch.float32)
+            perturbed = [run(torch.float32, PERTURBATION) for _ in range(PERTURBED_RUNS)]
+            drift = [max(abs(a - b) / b for a, b in zip(losses_f32, f64)) for losses_f32 in [f32, *perturbed]]
+            print(f"{model} {kind}: loss {f64[0]:.4f} -> {f64[-1]:.4f}; f32 from f64: {drift[0]:.1e} relative,"
+                  f" at most {max(drift):.1e} with perturbed weights")  # fmt: skip
+            if max(drift) > MAX_DRIFT:
+                raise SystemExit("too close to a kink for f32: choose another SEED")
             runs.append({"model": model, "optimizer": kind, "learning_rate": learning_rate,
                          **OPTIMIZERS[kind], "f32": [float(f"{x:.9g}") for x in f32], "f64": f64})  # fmt: skip
     golden = {"made_by": "tests/golden/make_losses.py", "pytorch": TORCH_VERSION, "batch": BATCH, "runs": runs}

@@ -71,7 +71,7 @@ OptimizerConfig config_of(const nlohmann::json& golden) {
 void expect_traces(DType dtype, double tolerance) {
   Context rank(DeviceType::cpu, 1, dtype);
   const ContextScope scope(rank);
-  const nlohmann::json golden = read_golden("optimizers.json");
+  const nlohmann::json golden = testing::read_golden("optimizers.json");
   const auto initial = golden["initial"].get<Values>();
   const auto gradients = golden["gradients"].get<std::vector<Values>>();
   const auto learning_rates = golden["learning_rates"].get<Values>();
@@ -190,7 +190,7 @@ TEST(Optimizer, UpdatesEveryElementInF64) { expect_reference(DType::f64, 1e-13);
 TEST(Optimizer, UpdatesEveryElementInF32) { expect_reference(DType::f32, 5e-6); }
 
 // What follows compares the bits of two ways to train.
-struct Run {
+struct Training {
   Parameters parameters;
   std::unique_ptr<Optimizer> optimizer;
 };
@@ -198,26 +198,26 @@ struct Run {
 const std::vector<std::int64_t> kSizes = {40000, 300, 90000, 7, 20000};
 constexpr BucketCaps kSmallBuckets = {.first_mib = 0.05, .cap_mib = 0.1};
 
-Run make_run(const OptimizerConfig& config, std::uint64_t seed) {
-  Run run{Parameters(kSizes, kSmallBuckets), nullptr};
+Training make_training(const OptimizerConfig& config, std::uint64_t seed) {
+  Training run{Parameters(kSizes, kSmallBuckets), nullptr};
   std::mt19937_64 engine(seed);
   for (const auto& parameter : run.parameters.all) fill_random(parameter->value, engine);
   run.optimizer = make_optimizer(config, *run.parameters.arena);
   return run;
 }
 
-void set_gradients(Run& run, std::uint64_t seed) {
+void set_gradients(Training& run, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
   for (const auto& parameter : run.parameters.all) fill_random(parameter->grad(), engine);
 }
 
-Values values_of(const Run& run) { return read(run.parameters.arena->values()); }
+Values values_of(const Training& run) { return read(run.parameters.arena->values()); }
 
 TEST(Optimizer, UpdateByBucketsEqualsUpdateOfTheWhole) {
   const std::uint64_t seed = testing::test_seed();
   for (const Case& test : cases()) {
-    Run whole = make_run(test.config, seed);
-    Run parts = make_run(test.config, seed);
+    Training whole = make_training(test.config, seed);
+    Training parts = make_training(test.config, seed);
     ASSERT_GT(parts.parameters.arena->buckets().size(), 1U);
     for (std::uint64_t step = 1; step <= 3; ++step) {
       set_gradients(whole, seed + step);
@@ -233,8 +233,8 @@ TEST(Optimizer, UpdateByBucketsEqualsUpdateOfTheWhole) {
 TEST(Optimizer, ContinuesFromItsState) {
   const std::uint64_t seed = testing::test_seed();
   for (const Case& test : cases()) {
-    Run all = make_run(test.config, seed);
-    Run resumed = make_run(test.config, seed + 100);
+    Training all = make_training(test.config, seed);
+    Training resumed = make_training(test.config, seed + 100);
     for (std::uint64_t step = 1; step <= 4; ++step) {
       if (step == 3) {
         write(resumed.parameters.arena->values(), values_of(all));
@@ -244,7 +244,7 @@ TEST(Optimizer, ContinuesFromItsState) {
         }
         resumed.optimizer->set_steps(all.optimizer->steps());
       }
-      for (Run* run : {&all, &resumed}) {
+      for (Training* run : {&all, &resumed}) {
         if (run == &resumed && step < 3) continue;
         set_gradients(*run, seed + step);
         run->optimizer->step(0.1);
@@ -256,7 +256,7 @@ TEST(Optimizer, ContinuesFromItsState) {
 
 TEST(Optimizer, LeavesThePaddingZero) {
   for (const Case& test : cases()) {
-    Run run = make_run(test.config, testing::test_seed());
+    Training run = make_training(test.config, testing::test_seed());
     set_gradients(run, testing::test_seed() + 1);
     run.optimizer->step(0.1);
     Values values = values_of(run);

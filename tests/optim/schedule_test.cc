@@ -27,7 +27,7 @@ Schedule schedule_of(const nlohmann::json& golden) {
 }
 
 TEST(Schedule, FollowsPyTorch) {
-  const nlohmann::json cases = read_golden("schedules.json")["cases"];
+  const nlohmann::json cases = testing::read_golden("schedules.json")["cases"];
   ASSERT_EQ(cases.size(), 8U);  // four kinds, each with and without warm-up
   for (const nlohmann::json& golden : cases) {
     const Schedule schedule = schedule_of(golden);

@@ -105,7 +105,9 @@ std::vector<double> losses_of(const nlohmann::json& run, int steps) {
 // The tolerance is relative.
 template <class T>
 void expect_parity(const std::string& dtype, double tolerance) {
-  for (const nlohmann::json& run : read_golden("losses.json")["runs"]) {
+  const nlohmann::json runs = testing::read_golden("losses.json")["runs"];
+  ASSERT_EQ(runs.size(), 4U);
+  for (const nlohmann::json& run : runs) {
     const auto golden = run[dtype].get<std::vector<double>>();
     ASSERT_EQ(golden.size(), 20U);
     const std::string name = run["model"].get<std::string>() + " " + run["optimizer"].get<std::string>();
