@@ -14,7 +14,6 @@
 #include "framework/core/version.h"
 #include "framework/data/counter_random.h"
 #include "framework/distributed/world.h"
-#include "framework/nn/init.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/train/train_step.h"
 #include "models/registry.h"
@@ -23,7 +22,7 @@ using namespace lockstep;
 
 namespace {
 
-constexpr std::int64_t kClasses = 10;
+constexpr int kClasses = 10;
 
 struct Options {
   std::string model;
@@ -34,14 +33,16 @@ struct Options {
   int steps = 500;
 };
 
-// One batch, which stays in memory and serves every step.
+// One random batch, which stays in memory and serves every step.
 DeviceBatch make_batch(const Options& options, int rank) {
-  std::vector<std::int32_t> labels;
-  for (std::int64_t i = 0; i < options.batch; ++i) {
-    labels.push_back(
-        static_cast<std::int32_t>(random_bits(static_cast<std::uint64_t>(rank), labels.size()) % kClasses));
-  }
-  return {.samples = uniform({options.batch, 28, 28, 1}, 0.0, 1.0),
+  const Shape shape = {options.batch, 28, 28, 1};
+  const auto key = static_cast<std::uint64_t>(rank);
+  std::uint64_t counter = 0;
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch));
+  std::vector<float> samples(static_cast<std::size_t>(shape.numel()));
+  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random_bits(key, counter++) % kClasses);
+  for (float& pixel : samples) pixel = static_cast<float>(random_bits(key, counter++) >> 40) * 0x1p-24F;
+  return {.samples = Tensor::from_host(std::span<const float>(samples), shape),
           .labels = Tensor::from_host(std::span<const std::int32_t>(labels), {options.batch}),
           .first = rank * options.batch};
 }

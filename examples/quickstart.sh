@@ -12,15 +12,16 @@ number=1
 while [[ -e runs/quickstart-$number ]]; do number=$((number + 1)); done
 out=runs/quickstart-$number
 
-train=(build/bin/lockstep train lenet --device cpu --ranks 2 --global-batch 128 --epochs 5 --out "$out")
+train=(build/bin/lockstep train lenet --device cpu --ranks 2 --global-batch 128 --epochs 8 --schedule cosine --out "$out")
 echo "${train[*]}"
 "${train[@]}"
 
 cat <<TEXT
 
 Try next:
-  build/bin/lockstep eval lenet --checkpoint $out     the accuracy again, from the checkpoint
-  build/bin/lockstep train mlp --ranks 2 --epochs 2   another model
-  build/bin/lockstep train --help                     every option
-  docs/                                               how it works, in three lessons
+  build/bin/lockstep eval lenet --checkpoint $out             the accuracy again, from the checkpoint
+  build/bin/lockstep train lenet --resume $out --epochs 10    two epochs more
+  build/bin/lockstep train mlp --ranks 2 --epochs 2                        another model
+  build/bin/lockstep train --help                                          every option
+  cmake --build build --target lessons                                     build/bin/lesson_1_... to lesson_3_...; docs/
 TEXT

@@ -68,11 +68,12 @@ Store::Store(const StoreOptions& options)
 }
 
 Store::~Store() {
-  if (std::uncaught_exceptions() > exceptions_at_start_) return;
-  try {
-    request({.kind = Kind::goodbye}, milliseconds{0});
-  } catch (const std::exception&) {
-    // The server is gone, so nobody is left to whom a goodbye would mean anything.
+  if (std::uncaught_exceptions() == exceptions_at_start_) {
+    try {
+      request({.kind = Kind::goodbye}, milliseconds{0});
+    } catch (const std::exception&) {
+      // The server is gone, so nobody is left to whom a goodbye would mean anything.
+    }
   }
   idle_.clear();
   if (server_) server_->wait_until_left(Clock::now() + options_.timeout);

@@ -39,7 +39,7 @@ class Store {
   // Connects; rank 0 starts the server first.
   explicit Store(const StoreOptions& options);
   // Says goodbye; rank 0 then waits for the others to leave, `timeout` at most. While an exception passes through there
-  // is no goodbye: the other ranks then learn that this one is gone.
+  // is no goodbye: the other ranks learn that this one is gone, for which rank 0 stays a second.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;

@@ -1,8 +1,9 @@
 #include "kernels/optimizer.h"
 
+#include <Eigen/Core>
 #include <cmath>
 
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/parallel.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -75,17 +76,12 @@ void cpu::adamw_step(const ExecContext& exec, const UpdateRange& range, View exp
     const T scale = gradient_scale<T>(range);
     for_each_chunk(exec, range, [&](std::int64_t begin, std::int64_t end, bool decays) {
       const T keep = decays ? shrink : T(1);
-      for (std::int64_t i = begin; i < end; i += kLaneCount) {
-        const std::int64_t count = std::min(kLaneCount, end - i);
-        const Lanes<T> g = load_lanes(grad + i, count) * scale;
-        Lanes<T> m = load_lanes<T>(average + i, count);
-        m += weight1 * (g - m);
-        const Lanes<T> v = beta2 * load_lanes<T>(average_sq + i, count) + weight2 * g * g;
-        store_lanes<false>(average + i, count, m);
-        store_lanes<false>(average_sq + i, count, v);
-        store_lanes<false, T>(param + i, count,
-                              keep * load_lanes<T>(param + i, count) - step_size * m / (v.sqrt() * root_scale + eps));
-      }
+      const Eigen::Index count = end - begin;
+      const Eigen::Map<const Eigen::ArrayX<T>> g(grad + begin, count);
+      Eigen::Map<Eigen::ArrayX<T>> p(param + begin, count), m(average + begin, count), v(average_sq + begin, count);
+      m += weight1 * (scale * g - m);
+      v = beta2 * v + weight2 * (scale * g).square();
+      p = keep * p - step_size * m / (v.sqrt() * root_scale + eps);
     });
   });
 }

@@ -27,16 +27,11 @@ void check_labels(const std::int32_t* labels, std::int64_t rows, std::int64_t cl
   }
 }
 
-// exp(x - shift) of count <= kLaneCount elements, zero beyond them. Eigen's exp turns a NaN into a number, which would
-// hide that training has diverged.
+// exp(x - shift) of count <= kLaneCount elements, zero beyond them.
 template <class T>
 cpu::Lanes<T> exp_minus(const T* x, std::int64_t count, T shift) {
-  const cpu::Lanes<T> exponent = cpu::load_lanes(x, count) - shift;
-  cpu::Lanes<T> result = exponent.exp();
-#pragma omp simd
-  for (std::int64_t i = 0; i < cpu::kLaneCount; ++i) {
-    result[i] = i >= count ? T(0) : exponent[i] == exponent[i] ? result[i] : exponent[i];
-  }
+  cpu::Lanes<T> result = (cpu::load_lanes(x, count) - shift).exp();
+  result.tail(cpu::kLaneCount - count) = T(0);
   return result;
 }
 

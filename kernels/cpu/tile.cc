@@ -9,7 +9,7 @@ namespace lockstep::kernels::cpu {
 namespace {
 
 // Registers are left for one row of `b` and a broadcast: 24 accumulators of 32 registers, 12 of 16.
-constexpr int tile_rows(int vectors) { return std::min(6 * kTileVectors / vectors, 12); }
+constexpr int tile_rows(int vectors) { return std::min(6 * kTileVectors / vectors, 8); }
 
 template <class V>
 void put(Element<V>* c, V v, bool accumulate) {
@@ -17,13 +17,14 @@ void put(Element<V>* c, V v, bool accumulate) {
 }
 
 template <class V>
-void put_first(Element<V>* c, V v, std::int64_t count, bool accumulate) {
+[[gnu::noinline]] void put_first(Element<V>* c, V v, std::int64_t count, bool accumulate) {
   if (!accumulate) return store_first(c, v, count);
   for (std::int64_t lane = 0; lane < count; ++lane) c[lane] += v[lane];
 }
 
+// The rows of `p` that begin at `a` and `c`.
 template <class V, int kRows, int kVectors>
-void tile(const Product<Element<V>>& p) {
+void tile(const Product<Element<V>>& p, const Element<V>* a, Element<V>* c) {
   using T = Element<V>;
   constexpr int lanes = kLanes<V>;
   V sum[kRows][kVectors];
@@ -33,12 +34,9 @@ void tile(const Product<Element<V>>& p) {
     for (int v = 0; v < kVectors; ++v) sum[m][v] = p.initial == nullptr ? V{} : load<V>(p.initial + v * lanes);
   }
 
-  const T* a_segment = p.a;
-  const T* b_segment = p.b;
-  for (std::int64_t s = 0; s < p.segments; ++s, a_segment += p.a_segment, b_segment += p.b_segment) {
-    const T* a = a_segment;
-    const T* b = b_segment;
-    for (std::int64_t k = 0; k < p.count; ++k, a += p.a_step, b += p.b_step) {
+  const T* b = p.b;
+  for (std::int64_t s = 0; s < p.segments; ++s) {
+    for (std::int64_t k = 0; k < p.count; ++k) {
       V row[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) row[v] = load<V>(b + v * lanes);
@@ -48,30 +46,31 @@ void tile(const Product<Element<V>>& p) {
 #pragma GCC unroll 16
         for (int v = 0; v < kVectors; ++v) sum[m][v] += scale * row[v];
       }
+      a += p.a_step;
+      b += p.b_step;
     }
+    a += p.a_segment - p.count * p.a_step;
+    b += p.b_segment - p.count * p.b_step;
   }
 
   constexpr std::int64_t whole = (kVectors - 1) * lanes;
   const std::int64_t rest = p.columns - whole;  // columns in the last vector
-  V last[kRows];
+  // Where one row follows the other, a whole vector may spill into the next row of the tile, which is written later.
+  const bool spill = !p.accumulate && p.columns == p.c_row && lanes - rest <= p.columns;
 #pragma GCC unroll 16
-  for (int m = 0; m < kRows; ++m) {
-    T* const out = p.c + m * p.c_row;
+  for (int m = 0; m < kRows; ++m, c += p.c_row) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors - 1; ++v) put(out + v * lanes, sum[m][v], p.accumulate);
-    if (rest == lanes) {
-      put(out + whole, sum[m][kVectors - 1], p.accumulate);
+    for (int v = 0; v < kVectors - 1; ++v) put(c + v * lanes, sum[m][v], p.accumulate);
+    if (rest == lanes || (spill && m + 1 < kRows)) {
+      put(c + whole, sum[m][kVectors - 1], p.accumulate);
     } else {
-      last[m] = sum[m][kVectors - 1];
+      put_first(c + whole, sum[m][kVectors - 1], rest, p.accumulate);
     }
   }
-  if (rest == lanes) return;
-#pragma GCC unroll 1
-  for (int m = 0; m < kRows; ++m) put_first(p.c + m * p.c_row + whole, last[m], rest, p.accumulate);
 }
 
 template <class V>
-using TileFunction = void (*)(const Product<Element<V>>&);
+using TileFunction = void (*)(const Product<Element<V>>&, const Element<V>*, Element<V>*);
 
 // tiles<V, n>[rows - 1] computes a tile of `rows` rows and n vectors.
 template <class V, int kVectors>
@@ -84,13 +83,15 @@ template <class V, int kVectors>
 void multiply_rows(const Product<Element<V>>& product, std::int64_t rows) {
   constexpr std::int64_t max_rows = tile_rows(kVectors);
   const std::int64_t count = (rows + max_rows - 1) / max_rows;
-  Product<Element<V>> part = product;
+  const std::int64_t low = count == 1 ? rows : rows / std::max<std::int64_t>(count, 1);
+  const std::int64_t higher = rows - low * count;  // tiles of one row more
+  const Element<V>* a = product.a;
+  Element<V>* c = product.c;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t first = rows * i / count;
-    const std::int64_t height = rows * (i + 1) / count - first;
-    part.a = product.a + first * product.a_row;
-    part.c = product.c + first * product.c_row;
-    tiles<V, kVectors>[static_cast<std::size_t>(height - 1)](part);
+    const std::int64_t height = low + (i < higher ? 1 : 0);
+    tiles<V, kVectors>[static_cast<std::size_t>(height - 1)](product, a, c);
+    a += height * product.a_row;
+    c += height * product.c_row;
   }
 }
 

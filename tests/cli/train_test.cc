@@ -67,7 +67,7 @@ TEST(Train, ResumesOnAnotherNumberOfRanks) {
 TEST(Train, WritesWhatItPromises) {
   const TemporaryDirectory runs;
   const std::string run = runs / "run";
-  ASSERT_EQ(run_command("train mlp --synthetic --global-batch 64 --steps 5 --eval-every 2 --schedule cosine --lr 0.1 --out " + run).code, 0);
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --global-batch 64 --steps 5 --eval-every 2 --schedule cosine --lr 0.1 --out " + run).code, 0);
   const auto lines = read_metrics(run);
   ASSERT_EQ(lines.size(), 5u);
   for (const auto& line : lines) {
@@ -92,8 +92,8 @@ TEST(Train, WritesWhatItPromises) {
 TEST(Train, NeverOverwritesARun) {
   const TemporaryDirectory runs;
   const std::string run = runs / "run";
-  ASSERT_EQ(run_command("train mlp --synthetic --steps 1 --out " + run).code, 0);
-  const CommandResult again = run_command("train mlp --synthetic --steps 1 --out " + run);
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --steps 1 --out " + run).code, 0);
+  const CommandResult again = run_command("train mlp --synthetic --threads 1 --steps 1 --out " + run);
   EXPECT_EQ(again.code, 2);
   expect_one_line(again.err, {run, "--resume"});
   EXPECT_EQ(read_metrics(run).size(), 1u);
@@ -109,11 +109,11 @@ TEST(Train, StopsWhereTheLossIsNoNumber) {
 
 TEST(Eval, CountsEverySampleOnceOnAnyNumberOfRanks) {
   const TemporaryDirectory runs;
-  ASSERT_EQ(run_command("train mlp --synthetic --global-batch 64 --steps 20 --out " + (runs / "run")).code, 0);
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --global-batch 64 --steps 20 --out " + (runs / "run")).code, 0);
   std::vector<nlohmann::json> results;
   for (int ranks = 1; ranks <= 3; ++ranks) {
     const std::string json = runs / ("eval" + std::to_string(ranks) + ".json");
-    const CommandResult result = run_command("eval mlp --synthetic --batch-per-rank 77 --checkpoint " + (runs / "run") +
+    const CommandResult result = run_command("eval mlp --synthetic --threads 1 --batch-per-rank 77 --checkpoint " + (runs / "run") +
                                              " --ranks " + std::to_string(ranks) + " --json " + json);
     ASSERT_EQ(result.code, 0) << result.err;
     std::ifstream stream(json);

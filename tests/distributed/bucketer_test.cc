@@ -78,9 +78,8 @@ TEST(Bucketer, LaunchesInIndexOrderWhateverTheOrderOfGradients) {
     std::shuffle(shuffled.begin(), shuffled.end(), generator);
     for (Parameter* parameter : shuffled) bucketer.ready(*parameter);
     bucketer.finish();
-    EXPECT_EQ(group.launched,
-              (std::vector<std::string>{"bucket 0 from p0", "bucket 1 from p2", "bucket 2 from p4", "bucket 3 from p6",
-                                        "bucket 4 from p8", "bucket 5 from p10"}));
+    EXPECT_EQ(group.launched, (std::vector<std::string>{"bucket 0 from p0", "bucket 1 from p2", "bucket 2 from p4",
+                                                        "bucket 3 from p6", "bucket 4 from p8", "bucket 5 from p10"}));
   }
 }
 

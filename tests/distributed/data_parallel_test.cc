@@ -111,8 +111,8 @@ std::vector<Parameters> train(const TrainingSetup& setup, const Data& data, std:
         SgdConfig{.momentum = 0.9, .weight_decay = 0.01}, group, options);
     std::int64_t micro = 0;
     const auto next = [&]() -> DeviceBatch {
-      const std::int64_t at = micro / setup.accumulate * kGlobalBatch +
-                              split.first_sample(group.rank(), micro % setup.accumulate);
+      const std::int64_t at =
+          micro / setup.accumulate * kGlobalBatch + split.first_sample(group.rank(), micro % setup.accumulate);
       const auto count = static_cast<std::size_t>(split.batch_per_rank);
       const auto begin = static_cast<std::size_t>(at);
       ++micro;
@@ -193,9 +193,8 @@ TEST(DataParallel, GradientIsTheMeanOverTheGlobalBatch) {
       Weight() : weight(register_parameter("weight", Tensor::zeros({1, 1}, DType::f64), true)) {}
       std::shared_ptr<Parameter> weight;
     } model;
-    TrainStep step(
-        model, [&](const DeviceBatch& batch) { return mean(linear(batch.samples, model.weight->value)); }, SgdConfig{},
-        group, {.accumulate = 2});
+    TrainStep step(model, [&](const DeviceBatch& batch) { return mean(linear(batch.samples, model.weight->value)); },
+                   SgdConfig{}, group, {.accumulate = 2});
     int micro = 0;
     const auto next = [&]() -> DeviceBatch {
       const double x = 100.0 * micro++ + 10.0 * group.rank();
@@ -225,8 +224,9 @@ TEST(DataParallel, ModelsThatDifferAreRefusedBeforeTheFirstStep) {
       make_replicas(model, {}, group);
       FAIL() << "rank " << group.rank() << " noticed nothing";
     } catch (const std::invalid_argument& error) {
-      const std::string expected = group.rank() == 2 ? "second.weight (2, 4) f32, this rank has parameter second.weight (3, 4)"
-                                                     : "rank 2 differs";
+      const std::string expected = group.rank() == 2
+                                       ? "second.weight (2, 4) f32, this rank has parameter second.weight (3, 4)"
+                                       : "rank 2 differs";
       EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
     }
   });
