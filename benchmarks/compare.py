@@ -5,8 +5,8 @@
 
 `--python` is an interpreter with PyTorch; this script itself needs the standard library only, and a build of Lockstep.
 For each configuration PyTorch first shows in which of its plain settings it is fastest on this machine (eager or
-torch.compile, fused or foreach optimizer, channels_last); that one runs against Lockstep. A figure is the mean time of a
-step of one run; the table has the median of the runs, with the least and the largest.
+torch.compile, fused or foreach optimizer, channels_last); that one runs against Lockstep. A figure is the mean time of
+a step of one run; the table has the median of the runs, with the least and the largest.
 """
 
 import argparse
@@ -16,14 +16,15 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIGURATIONS = [(model, ranks, threads) for model in ("mlp", "lenet") for ranks, threads in ((1, 1), (1, 2), (2, 1))]
-# One order of summation, and threads, for both; a library told otherwise by the environment would be another program.
-NOT_INHERITED = re.compile(r"(OMP|MKL|KMP|GOMP|OPENBLAS|DNNL|ONEDNN|TORCH|ATEN|RANK|WORLD_SIZE|LOCAL_|MASTER_|LOCKSTEP)")
+# Variables that would change threads or libraries of one side, or make a rank of a process that is none.
+NOT_INHERITED = re.compile("OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|TORCH|ATEN|LOCKSTEP|RANK|LOCAL_|WORLD_|MASTER_|PMI|SLURM")
 RUN_TIMEOUT_S = 600
 
 
@@ -34,11 +35,23 @@ def environment(threads):
 
 def run(command, threads):
     """The object that a benchmark prints as a line of its own."""
-    done = subprocess.run(command, env=environment(threads), capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
-    for line in done.stdout.splitlines():
-        if done.returncode == 0 and line.startswith("{"):
+    try:
+        process = subprocess.Popen(command, env=environment(threads), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, start_new_session=True)  # fmt: skip
+    except OSError as error:
+        raise SystemExit(f"{command[0]}: cannot be run: {error.strerror}")
+    try:
+        out, err = process.communicate(timeout=RUN_TIMEOUT_S)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)  # all ranks
+        process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise SystemExit(f"{' '.join(command)}: did not end in {RUN_TIMEOUT_S} s")
+        raise
+    for line in out.splitlines():
+        if process.returncode == 0 and line.startswith("{"):
             return json.loads(line)
-    raise SystemExit(f"{' '.join(command)}: ended with code {done.returncode}\n{done.stdout}{done.stderr}")
+    raise SystemExit(f"{' '.join(command)}: ended with code {process.returncode}\n{out}{err}")
 
 
 def settings_of(model):
@@ -95,7 +108,7 @@ def figure(values):
 
 def row_of(result):
     name = f"{result['model']}, {result['ranks']} x {result['threads']}"
-    return (f"{name:14} {figure(result['lockstep_ms']):>24} {figure(result['pytorch_ms']):>24} {result['ratio']:8.2f}"
+    return (f"{name:15} {figure(result['lockstep_ms']):>24} {figure(result['pytorch_ms']):>24} {result['ratio']:8.2f}"
             f"  {result['pytorch_setting']}")  # fmt: skip
 
 
@@ -144,12 +157,12 @@ def main():
     now = datetime.datetime.now(datetime.timezone.utc)
     work = (f"Train step in ms, f32, batch {options.batch} a rank: forward, loss, backward, all-reduce, SGD with "
             f"momentum, loss read.\nNo gradient norm, no clipping. Median ({options.alternations} runs of "
-            f"{options.steps} steps in turn; least - largest).")  # fmt: skip
+            f"{options.steps} steps in turn; least - largest).\nRatio: PyTorch / Lockstep.")  # fmt: skip
     record = {"time": now.isoformat(timespec="seconds"), "command": " ".join(sys.argv), "work": work,
               "commit": command_output("git", "describe", "--always", "--dirty", "--abbrev=40"),
               "machine": machine(), "build": build_of(options.build), "results": []}  # fmt: skip
     print(work + "\n")
-    print(f"{'ranks x threads':14} {'Lockstep':>23} {'PyTorch':>24} {'PyTorch / Lockstep':>8}  PyTorch's best setting")
+    print(f"{'ranks x threads':15} {'Lockstep':>24} {'PyTorch':>24}    ratio  PyTorch's best setting")
     for configuration in CONFIGURATIONS:
         if configuration[0] in options.models:
             result = comparison.compare(configuration)

@@ -37,10 +37,7 @@ void visit_fields(EvalArguments& arguments, Visitor&& visit) {
   visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in one forward pass");
 }
 
-void run_rank(const EvalArguments& arguments, const Environment& environment) {
-  Context context(DeviceType::cpu, threads_of(arguments.device, environment));
-  const ContextScope scope(context);
-  World world(environment);
+void evaluate_as(const EvalArguments& arguments, World& world) {
   const std::unique_ptr<Dataset> dataset = open_validation_data(arguments.data, 0);
   const Model model = make_model(arguments.model,
                                  {.sample_shape = dataset->sample_shape(), .classes = dataset->num_classes()});
@@ -54,11 +51,18 @@ void run_rank(const EvalArguments& arguments, const Environment& environment) {
   if (!arguments.json.empty()) {
     const nlohmann::ordered_json json = {{"model", arguments.model},     {"step", step},
                                          {"accuracy", result.accuracy}, {"loss", result.loss},
-                                         {"samples", result.samples},   {"ranks", environment.world_size}};
+                                         {"samples", result.samples},   {"ranks", world.size()}};
     std::ofstream stream(arguments.json);
     stream << json.dump(2) << "\n" << std::flush;
     if (!stream) throw Error(fmt::format("--json {}: cannot be written", arguments.json));
   }
+}
+
+void run_rank(const EvalArguments& arguments, const Placement& placement) {
+  Context context(context_of(arguments.device, placement));
+  const ContextScope scope(context);
+  World world(placement.environment);
+  world.run([&] { evaluate_as(arguments, world); });
 }
 
 }  // namespace
@@ -74,13 +78,13 @@ std::function<int(char** argv)> add_eval_command(CLI::App& app) {
   return [arguments](char** argv) {
     expect_known("model", arguments->model, model_names());
     expect(arguments->batch_per_rank >= 1, "--batch-per-rank: expected at least 1, got {}", arguments->batch_per_rank);
-    const Environment environment = resolve_environment(arguments->device);
-    if (must_launch(environment)) {
+    const Placement placement = resolve_placement(arguments->device);
+    if (placement.must_launch()) {
       open_validation_data(arguments->data, 0);
       find_latest(arguments->checkpoint);
-      return launch(environment.world_size, argv);
+      return launch(placement.environment.world_size, argv);
     }
-    run_rank(*arguments, environment);
+    run_rank(*arguments, placement);
     return 0;
   };
 }

@@ -5,22 +5,20 @@
 #include <thread>
 
 #include "framework/core/error.h"
+#include "framework/core/gpu.h"
 #include "framework/core/nearest_name.h"
 #include "framework/core/version.h"
+#include "framework/distributed/gpu_assignment.h"
 
 namespace lockstep::cli {
-Environment resolve_environment(const DeviceArguments& arguments) {
-  expect_known("device", arguments.device, {"auto", "cpu", "cuda"});
-  expect(arguments.device != "cuda" || build_part("CUDA").present(),
-         "--device cuda: expected a build with CUDA; to get one: {}; or use --device cpu", build_part("CUDA").needs);
-  expect(!arguments.ranks || *arguments.ranks >= 1, "--ranks: expected at least 1, got {}", arguments.ranks.value_or(0));
-  expect(!arguments.threads || *arguments.threads >= 1, "--threads: expected at least 1, got {}",
-         arguments.threads.value_or(0));
-  Environment environment = detect_environment(process_environment, arguments.ranks);
-  if (environment.launcher == Launcher::none) {
-    environment.world_size = environment.local_world_size = arguments.ranks.value_or(1);
+namespace {
+
+// A process that is to start ranks must not open the driver itself.
+GpuCount visible_gpus(const Environment& environment) {
+  if constexpr (kernels::kHasCuda) {
+    return environment.launcher == Launcher::none ? count_gpus_in_child() : count_gpus();
   }
-  return environment;
+  return {.count = 0, .why_none = fmt::format("this build has no CUDA: {}", build_part("CUDA").needs)};
 }
 
 int threads_of(const DeviceArguments& arguments, const Environment& environment) {
@@ -32,6 +30,39 @@ int threads_of(const DeviceArguments& arguments, const Environment& environment)
   }
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   return std::max(1, cores / environment.local_world_size);
+}
+
+}  // namespace
+
+Placement resolve_placement(const DeviceArguments& arguments) {
+  expect_known("device", arguments.device, {"auto", "cpu", "cuda"});
+  expect(!arguments.ranks || *arguments.ranks >= 1, "--ranks: expected at least 1, got {}",
+         arguments.ranks.value_or(0));
+  expect(!arguments.threads || *arguments.threads >= 1, "--threads: expected at least 1, got {}",
+         arguments.threads.value_or(0));
+  Placement placement{.environment = detect_environment(process_environment, arguments.ranks)};
+  if (arguments.device != "cpu") {
+    const GpuCount gpus = visible_gpus(placement.environment);
+    expect(gpus.count > 0 || arguments.device == "auto",
+           "--device cuda: expected a GPU, got none: {}; or use --device cpu", gpus.why_none);
+    placement.visible_gpus = gpus.count;
+    if (gpus.count > 0) placement.device = DeviceType::cuda;
+  }
+  Environment& environment = placement.environment;
+  const bool on_gpus = placement.device == DeviceType::cuda;
+  if (environment.launcher == Launcher::none) {
+    const bool several = on_gpus && build_part("NCCL").present();
+    environment.world_size = environment.local_world_size =
+        arguments.ranks.value_or(several ? placement.visible_gpus : 1);
+  }
+  if (on_gpus) gpu_of_rank(environment, placement.visible_gpus);  // throws where there are more ranks than GPUs
+  return placement;
+}
+
+ContextOptions context_of(const DeviceArguments& arguments, const Placement& placement) {
+  ContextOptions options{.device = placement.device, .threads = threads_of(arguments, placement.environment)};
+  if (placement.device == DeviceType::cuda) options.gpu = gpu_of_rank(placement.environment, placement.visible_gpus);
+  return options;
 }
 
 }  // namespace lockstep::cli

@@ -2,20 +2,26 @@
 #pragma once
 
 #include "cli/arguments.h"
+#include "framework/core/context.h"
 #include "framework/distributed/environment.h"
 
 namespace lockstep::cli {
 
-// The environment of this process, with --ranks taken into account: where no launcher started it, the returned world
-// size is how many ranks are to be started. Throws std::invalid_argument for a device that is not there.
-Environment resolve_environment(const DeviceArguments& arguments);
+struct Placement {
+  DeviceType device = DeviceType::cpu;
+  Environment environment;  // with --ranks taken into account: without a launcher, as many ranks are to be started
+  int visible_gpus = 0;     // on --device cuda
 
-// True where this process is to start the ranks rather than to be one.
-inline bool must_launch(const Environment& environment) {
-  return environment.launcher == Launcher::none && environment.world_size > 1;
-}
+  // True where this process is to start the ranks rather than to be one.
+  bool must_launch() const { return environment.launcher == Launcher::none && environment.world_size > 1; }
+};
 
-// CPU threads of a rank: --threads, else OMP_NUM_THREADS, else its share of the host's cores.
-int threads_of(const DeviceArguments& arguments, const Environment& environment);
+// auto: GPUs where the build can use them and any is visible. Ranks default to the launcher's, else to one for each
+// visible GPU, else 1. Throws std::invalid_argument for a device that is not there and for more ranks than GPUs.
+Placement resolve_placement(const DeviceArguments& arguments);
+
+// The context of this rank: its GPU, and its CPU threads by --threads, else OMP_NUM_THREADS, else its share of the
+// host's cores.
+ContextOptions context_of(const DeviceArguments& arguments, const Placement& placement);
 
 }  // namespace lockstep::cli

@@ -16,6 +16,7 @@
 #include "cli/placement.h"
 #include "framework/core/context.h"
 #include "framework/core/error.h"
+#include "framework/core/gpu.h"
 #include "framework/core/nearest_name.h"
 #include "framework/core/version.h"
 #include "framework/distributed/launcher.h"
@@ -195,14 +196,15 @@ fs::path run_directory(const TrainArguments& arguments) {
 }
 
 // Everything that is needed to repeat the run.
-void write_config(const fs::path& directory, const TrainArguments& arguments, const World& world, int threads,
-                  const BatchSplit& split, std::int64_t steps) {
+void write_config(const fs::path& directory, const TrainArguments& arguments, const World& world,
+                  const Context& context, const BatchSplit& split, std::int64_t steps) {
   nlohmann::ordered_json config = {{"version", std::string(version())},
                                    {"model", arguments.model},
                                    {"options", to_json(arguments)},
                                    {"ranks", world.environment().world_size},
                                    {"launcher", launcher_name(world.environment().launcher)},
-                                   {"threads", threads},
+                                   {"device", context.device() == DeviceType::cuda ? "cuda" : "cpu"},
+                                   {"threads", context.exec().threads},
                                    {"batch_per_rank", split.batch_per_rank},
                                    {"accumulate", split.accumulate},
                                    {"global_batch", split.global_batch()},
@@ -221,28 +223,34 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
   if (!stream) throw Error(fmt::format("{}: cannot be written", (directory / "config.json").string()));
 }
 
-void run_rank(const TrainArguments& arguments, const Environment& environment) {
-  const int threads = threads_of(arguments.device, environment);
-  Context context(DeviceType::cpu, threads);
-  const ContextScope scope(context);
-  context.random.seed = arguments.seed;
-  World world(environment);
+// "2 ranks x 8 threads", "2 GPUs (NVIDIA H200)"
+std::string describe(const Environment& environment, const Context& context) {
+  const int ranks = environment.world_size;
+  const int threads = context.exec().threads;
+  if constexpr (kernels::kHasCuda) {
+    if (context.device() == DeviceType::cuda) {
+      return fmt::format("{} GPU{} ({})", ranks, ranks == 1 ? "" : "s", selected_gpu().name);
+    }
+  }
+  return fmt::format("{} rank{} x {} thread{}", ranks, ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s");
+}
+
+void train_as(const TrainArguments& arguments, World& world) {
   world.agree("options", arguments.model + " " + to_json(arguments).dump());
   const DataSources data = open_data(arguments.data, arguments.seed);
   const Model model = make_model(arguments.model, {.sample_shape = data.train->sample_shape(),
                                                    .classes = data.train->num_classes(),
                                                    .dropout = arguments.dropout});
-  TrainerOptions options = trainer_options(arguments, *data.train, environment.world_size);
+  TrainerOptions options = trainer_options(arguments, *data.train, world.size());
   if (world.rank() == 0) options.run_dir = run_directory(arguments);
   Trainer trainer(*model.module, model.logits, *data.train, data.validation.get(), world.group(), options);
 
   std::optional<Progress> progress;
   if (world.rank() == 0) {
-    write_config(options.run_dir, arguments, world, threads, options.split, options.steps);
+    write_config(options.run_dir, arguments, world, context(), options.split, options.steps);
     progress.emplace(trainer.steps_done(), options.steps);
-    fmt::print("{} on {}: {} rank{} x {} thread{}, {} samples a step, {} steps\n", arguments.model,
-               data.train->info().name, environment.world_size, environment.world_size == 1 ? "" : "s",
-               threads, threads == 1 ? "" : "s", options.split.global_batch(), options.steps);
+    fmt::print("{} on {}: {}, {} samples a step, {} steps\n", arguments.model, data.train->info().name,
+               describe(world.environment(), context()), options.split.global_batch(), options.steps);
     std::fflush(stdout);
   }
   const std::optional<EvalResult> result = trainer.run([&](const StepMetrics& metrics) {
@@ -252,6 +260,14 @@ void run_rank(const TrainArguments& arguments, const Environment& environment) {
     if (result) fmt::print("test accuracy {:.4f}, loss {:.4f} ({} samples)\n", result->accuracy, result->loss, result->samples);
     fmt::print("run directory {}\n", options.run_dir.string());
   }
+}
+
+void run_rank(const TrainArguments& arguments, const Placement& placement) {
+  Context context(context_of(arguments.device, placement));
+  const ContextScope scope(context);
+  context.random.seed = arguments.seed;
+  World world(placement.environment);
+  world.run([&] { train_as(arguments, world); });
 }
 
 }  // namespace
@@ -268,15 +284,15 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
     expect_known("model", arguments->model, model_names());
     if (!arguments->resume.empty()) inherit_options(*command, *arguments);
     check(*arguments);
-    const Environment environment = resolve_environment(arguments->device);
-    if (must_launch(environment)) {
+    const Placement placement = resolve_placement(arguments->device);
+    if (placement.must_launch()) {
       // What is wrong for every rank is said once, here.
-      split_of(*arguments, environment.world_size);
+      split_of(*arguments, placement.environment.world_size);
       run_directory(*arguments);
       open_data(arguments->data, arguments->seed);
-      return launch(environment.world_size, argv);
+      return launch(placement.environment.world_size, argv);
     }
-    run_rank(*arguments, environment);
+    run_rank(*arguments, placement);
     return 0;
   };
 }

@@ -6,14 +6,19 @@ set(warnings -Wall -Wextra -Wshadow -Wconversion -Wno-missing-field-initializers
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND warnings -Wno-restrict -Wno-stringop-overflow)
 endif()
+set(cuda_warnings -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
 if(LOCKSTEP_WERROR)
   list(APPEND warnings -Werror)
+  list(APPEND cuda_warnings -Werror=all-warnings)
 endif()
 add_library(lockstep_warnings INTERFACE)
-target_compile_options(lockstep_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
+target_compile_options(lockstep_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
+                                                   "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_warnings}>")
 
 function(lockstep_target name)
   target_compile_features(${name} PUBLIC cxx_std_20)
+  # CMake 3.25 does not know that nvcc speaks C++20.
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
   set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:lockstep_warnings>)
   if(LOCKSTEP_SANITIZE)

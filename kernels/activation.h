@@ -1,4 +1,5 @@
-// Activation functions, elementwise. All views of a call have one shape; f32 and f64. A NaN stays a NaN.
+// Activation functions, elementwise. All views of a call have one shape; f32 and f64, on a GPU f32 and bf16. A NaN
+// stays a NaN.
 #pragma once
 
 #include "kernels/exec_context.h"

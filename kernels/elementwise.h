@@ -1,4 +1,4 @@
-// Elementwise arithmetic. All views have one shape; f32 and f64.
+// Elementwise arithmetic. All views have one shape and type; f32 and f64, on a GPU f32 and bf16.
 #pragma once
 
 #include "kernels/exec_context.h"
@@ -8,14 +8,14 @@ namespace lockstep::kernels {
 
 // y = value
 using Fill = void(const ExecContext& exec, View y, double value);
-// target = source, or target += source
+// target = source, or target += source. On a GPU the types may differ: it converts.
 using Accumulate = void(const ExecContext& exec, ConstView source, GradView target);
 // y = a + b
 using Add = void(const ExecContext& exec, ConstView a, ConstView b, View y);
 // y = a * b. Backward is multiply_backward for each factor: da (+)= dy * b.
 using Multiply = void(const ExecContext& exec, ConstView a, ConstView b, View y);
 using MultiplyBackward = void(const ExecContext& exec, ConstView dy, ConstView other, GradView d);
-// y = factor * x. Its own backward: dx (+)= factor * dy.
+// y (+)= factor * x. Its own backward: dx (+)= factor * dy. On a GPU the types may differ.
 using Scale = void(const ExecContext& exec, ConstView x, double factor, GradView y);
 
 namespace cpu {

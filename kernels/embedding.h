@@ -6,8 +6,8 @@
 
 namespace lockstep::kernels {
 
-// y[n] = table[indices[n]]. table (V, C) f32 or f64, indices (N) i32, y (N, C).
-// On a CPU an index outside [0, V) throws std::invalid_argument.
+// y[n] = table[indices[n]]. table (V, C) f32 or f64 (GPU: f32 or bf16), indices (N) i32, y (N, C).
+// An index outside [0, V) throws std::invalid_argument on a CPU, and gives a row of NaN on a GPU.
 using EmbeddingForward = void(const ExecContext& exec, ConstView table, ConstView indices, View y);
 
 // dtable[indices[n]] += dy[n], for n in order. dy (N, C). Where the target is to be overwritten, all V rows are cleared

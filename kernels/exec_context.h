@@ -21,6 +21,11 @@ struct ExecContext {
   int threads = 1;                 // CPU: threads that a kernel may use
   void* stream = nullptr;          // CUDA: the cudaStream_t that kernels are launched on
   Workspace* workspace = nullptr;  // never null inside a kernel
+  bool allow_tf32 = false;         // CUDA: products of f32 may round their factors to TF32
+  // CUDA: the same bits in every run: no algorithm is chosen by timing, none adds in an order that chance decides.
+  bool deterministic = false;
+  // CUDA, compute capability 9.0 or later: a kernel may be set up while the one before it on the stream still runs.
+  bool programmatic_launch = false;
 };
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ namespace lockstep::kernels {
 inline constexpr std::int64_t kNormBlock = 65536;
 
 // partials[b] = sum of squares of block b, the padding between parameters included: it is to be zero.
-// gradients (n) f32 or f64, partials (ceil(n / kNormBlock)) f64.
+// gradients (n) f32 or f64 (GPU: f32 or bf16), partials (ceil(n / kNormBlock)) f64.
 using SumOfSquares = void(const ExecContext& exec, ConstView gradients, View partials);
 
 // norm = sqrt(sum of partials), clip_factor = min(1, max_norm / (norm + 1e-6)) as in torch's clip_grad_norm_; max_norm

@@ -7,7 +7,8 @@
 namespace lockstep::kernels {
 
 // y = (x - mean) * rstd * gamma + beta, mean and rstd = 1 / sqrt(variance + eps) of each row. The variance is that of
-// the C values themselves (divided by C). x, y (N, C); gamma, beta (C); mean, rstd (N), kept for backward. f32 and f64.
+// the C values themselves (divided by C). x, y (N, C); gamma, beta (C); mean, rstd (N), kept for backward, of
+// statistics_dtype of the rest. f32 and f64, on a GPU f32 and bf16.
 using LayerNormForward = void(const ExecContext& exec, ConstView x, ConstView gamma, ConstView beta, double eps, View y,
                               View mean, View rstd);
 

@@ -6,6 +6,8 @@
 
 namespace lockstep::kernels {
 
+// x, weight, bias and y have one type: f32 or f64, on a GPU f32 or bf16.
+
 // y = x weight^T + bias. x (N, C), weight (O, C), bias (O) or null data, y (N, O).
 using LinearForward = void(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, View y);
 

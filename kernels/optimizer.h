@@ -20,11 +20,12 @@ inline constexpr std::int64_t kDecayChunk = 1024;
 // n elements of the arena and what an update of them reads. The padding between parameters is updated like the rest, so
 // its gradient is to be zero.
 struct UpdateRange {
-  View param;                            // f32 or f64
-  ConstView grad;                        // of the type of param
+  View param;                            // f32 or f64; f32 on a GPU
+  ConstView grad;                        // of the type of param; on a GPU f32 or bf16
   ConstView decay;                       // u8, one for each chunk: 1 where weight decay applies
   const double* grad_scale = nullptr;    // device memory; multiplies the gradient as it is read; null: 1
   const StepScalars* scalars = nullptr;  // device memory
+  View compute_copy;                     // GPU: gets the new values in bf16; null: not wanted
 };
 
 struct SgdHyperparameters {

@@ -1,4 +1,4 @@
-// Pooling over windows of an image, NHWC.
+// Pooling over windows of an image, NHWC; f32 and f64, on a GPU f32 and bf16.
 #pragma once
 
 #include <cstdint>

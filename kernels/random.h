@@ -22,6 +22,8 @@ struct RandomState {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;          // optimizer steps since the start of training
   std::int64_t sample_offset = 0;  // place in the global batch of the first sample that this rank holds now
+
+  bool operator==(const RandomState&) const = default;
 };
 
 namespace kernels {
@@ -58,7 +60,8 @@ LOCKSTEP_HOST_DEVICE inline PhiloxBlock random_block(const RandomState& state, s
 // Uniform in [0, 1): the upper 24 bits, exact in f32.
 LOCKSTEP_HOST_DEVICE inline float to_unit(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
-// x[i] = low + (high - low) * u, u uniform in [0, 1). x: any shape, f32 or f64; both types get the same draws.
+// x[i] = low + (high - low) * u, u uniform in [0, 1). x: any shape, f32 or f64 (GPU: f32 or bf16); all types
+// get the same draws.
 // `stream` separates tensors filled from one seed.
 using FillUniform = void(const ExecContext& exec, View x, double low, double high, std::uint64_t seed,
                          std::uint32_t stream);

@@ -54,6 +54,9 @@ constexpr std::int64_t dtype_bytes(DType dtype) {
   return 0;
 }
 
+// Of means, deviations, log-sum-exps and losses of tensors of type `dtype`: bf16 would be too narrow.
+constexpr DType statistics_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
 constexpr const char* dtype_name(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -151,7 +154,8 @@ struct ConstView {
 };
 
 // Where a backward kernel puts a gradient. The first write of a step overwrites whatever the memory holds (it may be
-// NaN), later ones add. A null view means that this gradient is not wanted.
+// NaN), later ones add. A null view means that this gradient is not wanted. On a GPU it is f32 or bf16, whatever the type
+// of the activations; on a CPU of their type.
 struct GradView {
   View view;
   bool accumulate = false;

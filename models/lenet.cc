@@ -25,7 +25,7 @@ LeNet::LeNet(const LeNetConfig& config)
 
 Tensor LeNet::forward(const Tensor& images) const {
   expect(images.shape().rank() == 4 && images.dim(1) == 28 && images.dim(2) == 28,
-         "lenet: expected images (N, 28, 28, C), got {}", images.shape().to_string());
+         "lenet: expected images (N, 28, 28, C), got {}", images.shape());
   Tensor h = max_pool2d(relu(conv1_.forward(images)), {.kernel = 2, .stride = 2});  // (N, 14, 14, 6)
   h = max_pool2d(relu(conv2_.forward(h)), {.kernel = 2, .stride = 2});              // (N, 5, 5, 16)
   h = h.reshape({images.dim(0), 5 * 5 * 16});

@@ -22,7 +22,7 @@ Model make_mlp(const ModelOptions& options) {
 Model make_lenet(const ModelOptions& options) {
   const Shape& shape = options.sample_shape;
   expect(shape.rank() == 3 && shape[0] == 28 && shape[1] == 28, "lenet: expected images of 28 x 28 pixels, got {}",
-         shape.to_string());
+         shape);
   return wrap(std::make_unique<LeNet>(
       LeNetConfig{.channels = shape[2], .classes = options.classes, .dropout = options.dropout}));
 }

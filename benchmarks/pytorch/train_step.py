@@ -1,7 +1,7 @@
 """Times the train step of train_step.cc in PyTorch: same models, batch, optimizer and work, one JSON line as result.
 
-Written for PyTorch 2.11. The step: forward, cross-entropy, backward, all-reduce (DistributedDataParallel over gloo where
-ranks > 1), SGD with momentum, and the loss read as a number. No gradient norm, no clipping.
+Written for PyTorch 2.11. The step: forward, cross-entropy, backward, all-reduce (DistributedDataParallel over gloo
+where ranks > 1), SGD with momentum, and the loss read as a number. No gradient norm, no clipping.
 """
 
 import argparse

@@ -62,7 +62,7 @@ void Tape::append(const char* name, std::span<const Tensor* const> inputs, std::
     const auto& variable = input->variable();
     if (variable != nullptr) {
       expect(!variable->consumed, "{}: an earlier op overwrites this input in backward; expected no second reader", name);
-      ++variable->readers;
+      if (variable->parameter == nullptr) ++variable->readers;
     }
     node.inputs.push_back(variable);
   }
@@ -91,8 +91,9 @@ struct Tape::Plan {
 };
 
 Tape::Plan Tape::plan(const Tensor& loss) const {
-  expect(loss.numel() == 1, "backward: expected a scalar loss, got shape {}", loss.shape().to_string());
-  expect(loss.variable() != nullptr, "backward: expected a loss that depends on a parameter and was computed while this tape existed");
+  expect(loss.numel() == 1, "backward: expected a scalar loss, got shape {}", loss.shape());
+  expect(loss.variable() != nullptr && loss.variable()->parameter == nullptr,
+         "backward: expected a loss that was computed from a parameter while this tape existed");
   Plan plan{.runs = std::vector<bool>(nodes_.size()), .writes = {}};
   std::unordered_set<const Variable*> reached{loss.variable().get()};
   for (std::size_t i = nodes_.size(); i-- > 0;) {
@@ -114,6 +115,7 @@ std::vector<Parameter*> Tape::gradient_order(const Tensor& loss) const { return 
 void Tape::backward(const Tensor& loss, double seed, GradientSink* sink) {
   const Plan planned = plan(loss);
   if (sink != nullptr) sink->begin(planned.order_of_last_write());
+  for (Parameter* parameter : planned.writes) parameter->variable().owed_writes = 0;  // an earlier backward may have thrown
   for (Parameter* parameter : planned.writes) ++parameter->variable().owed_writes;
 
   loss.variable()->grad = Tensor::empty(loss.shape(), loss.dtype());

@@ -73,7 +73,6 @@ class Tape {
     std::vector<std::shared_ptr<Variable>> inputs;  // null where no gradient is needed
     std::vector<std::shared_ptr<Variable>> outputs;
     BackwardFunction backward;
-    bool reached = false;
   };
   struct Plan;
 

@@ -16,7 +16,7 @@ struct Variable {
   Tensor grad;                     // undefined until the first write; a parameter's is its slot in the arena
   bool written = false;            // the next write adds to `grad` instead of overwriting it
   int owed_writes = 0;             // writes that the running backward pass still owes
-  int readers = 0;                 // nodes on the tape that read the tensor
+  int readers = 0;                 // nodes on the tape that read the activation
   bool consumed = false;           // an op overwrites the tensor's memory in backward: nobody else may read it
   Parameter* parameter = nullptr;  // set for parameters, null for activations
 };

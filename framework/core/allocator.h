@@ -2,14 +2,17 @@
 // first steps no allocation reaches the system, and every tensor of a step finds the address it had in the last one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "framework/core/memory_purpose.h"
 #include "kernels/exec_context.h"
 
 namespace lockstep {
@@ -17,10 +20,17 @@ namespace lockstep {
 // Where the bytes come from: the heap, or a GPU. The only thing that differs between devices.
 class MemorySource {
  public:
+  struct Capacity {
+    std::string name;             // "GPU 0 (NVIDIA H200)"
+    std::size_t total_bytes = 0;  // 0: not known
+    std::size_t free_bytes = 0;
+  };
+
   virtual ~MemorySource() = default;
-  // Throws lockstep::Error when the memory is not there.
+  // Null when the memory is not there.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* address) noexcept = 0;
+  virtual Capacity capacity() const = 0;
 };
 
 class CachingAllocator {
@@ -29,7 +39,8 @@ class CachingAllocator {
     std::int64_t system_allocations = 0;  // calls that reached the memory source
     std::size_t bytes_in_use = 0;
     std::size_t bytes_peak = 0;
-    std::size_t bytes_reserved = 0;  // in use or cached
+    std::size_t bytes_reserved = 0;                               // in use or cached
+    std::array<std::size_t, kMemoryPurposes> bytes_by_purpose{};  // in use, and what others took
   };
 
   explicit CachingAllocator(std::unique_ptr<MemorySource> source);
@@ -38,20 +49,37 @@ class CachingAllocator {
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
   // A block of at least `bytes`, aligned to 64. Thread-safe. Blocks are rounded up to eighths of a power of two and
-  // reused only for requests of the same rounded size, so that reuse is the same in every step.
+  // reused only for requests of the same rounded size, so that reuse is the same in every step. Counts for the purpose
+  // of the innermost MemoryScope. Throws lockstep::Error with table() when the memory is not there.
   void* allocate(std::size_t bytes);
   void release(void* address) noexcept;
+  // Memory of the same device that a library took by itself.
+  void count_outside(MemoryPurpose purpose, std::size_t bytes);
   Stats stats() const;
+  // What the device's memory is used for, a line each.
+  std::string table() const;
 
  private:
+  struct Block {
+    std::size_t rounded_bytes;
+    MemoryPurpose purpose;
+  };
+
+  std::string out_of_memory(std::size_t bytes) const;
+
   std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> cached_;      // by rounded size
-  std::unordered_map<void*, std::size_t> rounded_bytes_;  // of every block that came from the source
+  std::map<std::size_t, std::vector<void*>> cached_;  // by rounded size
+  std::unordered_map<void*, Block> blocks_;           // every block that came from the source
+  std::size_t bytes_outside_ = 0;
   Stats stats_;
 };
 
-// The allocator of a device, shared by the whole process and never destroyed (tensors may outlive main).
+// The allocator of a device, shared by the whole process and never destroyed (tensors may outlive main). For GPUs: of
+// the one that the process uses.
 CachingAllocator& device_allocator(DeviceType device);
+
+// A block of it that goes back with its last holder.
+std::shared_ptr<void> allocate_shared(DeviceType device, std::size_t bytes);
 
 }  // namespace lockstep

@@ -1,9 +1,14 @@
 #include "framework/core/context.h"
 
+#include <spdlog/spdlog.h>
+
 #include <bit>
+#include <utility>
 
 #include "framework/core/allocator.h"
 #include "framework/core/error.h"
+#include "framework/core/gpu.h"
+#include "kernels/dispatch.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +27,7 @@ class GrowingWorkspace final : public Workspace {
       if (address_ != nullptr) allocator_.release(address_);
       address_ = nullptr;
       bytes_ = std::bit_ceil(bytes);
+      const MemoryScope purpose(MemoryPurpose::workspace);
       address_ = allocator_.allocate(bytes_);
     }
     return address_;
@@ -35,25 +41,69 @@ class GrowingWorkspace final : public Workspace {
 
 thread_local Context* current = nullptr;
 
-}  // namespace
-
-Context::Context(DeviceType device, int threads, DType dtype)
-    : workspace_(std::make_unique<GrowingWorkspace>(device)),
-      exec_{.device = device, .threads = threads, .stream = nullptr, .workspace = workspace_.get()},
-      dtype_(dtype) {
-  expect(threads >= 1, "context: expected at least 1 thread, got {}", threads);
-  expect(dtype == DType::f32 || dtype == DType::f64, "context: expected f32 or f64 on a CPU, got {}",
-         dtype_name(dtype));
+// The GPU is chosen before anything else of CUDA is called.
+Stream compute_stream(const ContextOptions& options) {
+  if constexpr (kernels::kHasCuda) {
+    if (options.device == DeviceType::cuda) {
+      select_gpu(options.gpu);
+      return Stream::create();
+    }
+  }
+  expect(options.device == DeviceType::cpu, "context: expected a device of this build (cpu), got cuda");
+  return {};
 }
 
-Context::~Context() = default;
+}  // namespace
+
+Context::Context(const ContextOptions& options)
+    : stream_(compute_stream(options)),
+      workspace_(std::make_unique<GrowingWorkspace>(options.device)),
+      exec_{.device = options.device,
+            .threads = options.threads,
+            .stream = stream_.get(),
+            .workspace = workspace_.get(),
+            .allow_tf32 = options.allow_tf32,
+            .deterministic = options.deterministic},
+      dtype_(options.dtype),
+      device_random_(options.device) {
+  expect(options.threads >= 1, "context: expected at least 1 thread, got {}", options.threads);
+  const bool cpu = options.device == DeviceType::cpu;
+  expect(dtype_ == DType::f32 || dtype_ == (cpu ? DType::f64 : DType::bf16), "context: expected f32 or {}, got {}",
+         cpu ? "f64 on a CPU" : "bf16 on a GPU", dtype_name(dtype_));
+}
+
+Context::~Context() {
+  try {
+    synchronize();
+  } catch (const std::exception& error) {
+    spdlog::warn("context: {}", error.what());
+  }
+}
+
+void Context::synchronize() const {
+  if constexpr (kernels::kHasCuda) {
+    if (exec_.device == DeviceType::cuda) lockstep::synchronize(exec_.stream);
+  }
+}
+
+const RandomState* Context::device_random() {
+  if (stored_random_ != random) {
+    device_random_.store(exec_, random);
+    stored_random_ = random;
+  }
+  return device_random_.get();
+}
 
 Context& context() {
   thread_local Context fallback;
   return current != nullptr ? *current : fallback;
 }
 
-ContextScope::ContextScope(Context& context) : previous_(std::exchange(current, &context)) {}
+ContextScope::ContextScope(Context& context) : previous_(std::exchange(current, &context)) {
+  if constexpr (kernels::kHasCuda) {
+    if (context.device() == DeviceType::cuda) bind_thread_to_gpu();
+  }
+}
 
 ContextScope::~ContextScope() { current = previous_; }
 

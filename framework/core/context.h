@@ -4,16 +4,33 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "framework/core/device_value.h"
+#include "framework/core/stream.h"
 #include "kernels/exec_context.h"
 #include "kernels/random.h"
 #include "kernels/tensor_view.h"
 
 namespace lockstep {
 
+struct ContextOptions {
+  DeviceType device = DeviceType::cpu;
+  int gpu = 0;                 // among the visible ones; every context of a process is on the same
+  int threads = 1;             // CPU threads of a kernel
+  DType dtype = DType::f32;    // CPU: f32 or f64; GPU: f32 or bf16
+  bool allow_tf32 = false;     // GPU, f32: products may round their factors to TF32
+  bool deterministic = false;  // GPU: the same bits in every run
+};
+
 class Context {
  public:
-  explicit Context(DeviceType device = DeviceType::cpu, int threads = 1, DType dtype = DType::f32);
+  // On a GPU it makes the compute stream, on which every op of this context runs. Throws std::invalid_argument where
+  // the device is not there.
+  explicit Context(const ContextOptions& options);
+  explicit Context(DeviceType device = DeviceType::cpu, int threads = 1, DType dtype = DType::f32)
+      : Context(ContextOptions{.device = device, .threads = threads, .dtype = dtype}) {}
+  // Waits for what its stream holds: the memory of its tensors goes to others.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -22,23 +39,33 @@ class Context {
   DeviceType device() const { return exec_.device; }
   DType dtype() const { return dtype_; }  // of parameters and activations
 
+  // The host waits for everything that was enqueued; at once on a CPU.
+  void synchronize() const;
+
   // Seed, step and first sample, which key every random draw of an op. Set by the training step.
   RandomState random;
+  // Where kernels read it: in the memory of the device, always at the same address. Stores `random` there, in stream
+  // order, if it has changed: before a captured step is captured or replayed, so that none of its values are part of
+  // it.
+  const RandomState* device_random();
   // A number of its own for each op that draws and each tensor that is initialised. Ranks that build the same model get
   // the same numbers, since they ask in the same order.
   std::uint32_t next_random_stream() { return next_random_stream_++; }
 
  private:
+  Stream stream_;  // of a GPU
   std::unique_ptr<Workspace> workspace_;
   ExecContext exec_;
   DType dtype_;
+  DeviceValue<RandomState> device_random_;
+  std::optional<RandomState> stored_random_;  // what was stored there last
   std::uint32_t next_random_stream_ = 0;
 };
 
 // The calling thread's context: the innermost ContextScope's, else a CPU context of one thread in f32.
 Context& context();
 
-// Makes `context` the calling thread's until the scope ends.
+// Makes `context`, and its GPU, the calling thread's until the scope ends.
 class ContextScope {
  public:
   explicit ContextScope(Context& context);

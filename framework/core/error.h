@@ -4,8 +4,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <utility>
+
+#include "kernels/tensor_view.h"
 
 namespace lockstep {
 
@@ -21,3 +25,14 @@ void expect(bool condition, fmt::format_string<Args...> text, Args&&... args) {
 }
 
 }  // namespace lockstep
+
+// Shapes are formatted only where a message is made, since ops check theirs at every call.
+template <>
+struct fmt::formatter<lockstep::Shape> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  template <class FormatContext>
+  auto format(const lockstep::Shape& shape, FormatContext& context) const {
+    const std::string text = shape.to_string();
+    return std::copy(text.begin(), text.end(), context.out());
+  }
+};

@@ -1,22 +1,19 @@
 #include "framework/core/tensor.h"
 
-#include <cstring>
-
 #include "framework/core/allocator.h"
 #include "framework/core/context.h"
+#include "framework/core/device_copy.h"
 #include "framework/core/error.h"
 
 namespace lockstep {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype) {
-  const DeviceType device = context().device();
-  CachingAllocator& allocator = device_allocator(device);
   Tensor tensor;
   tensor.shape_ = shape;
   tensor.dtype_ = dtype;
-  tensor.device_ = device;
-  tensor.data_ = allocator.allocate(static_cast<std::size_t>(shape.numel() * dtype_bytes(dtype)));
-  tensor.storage_ = std::shared_ptr<void>(tensor.data_, [&allocator](void* address) { allocator.release(address); });
+  tensor.device_ = context().device();
+  tensor.storage_ = allocate_shared(tensor.device_, static_cast<std::size_t>(shape.numel() * dtype_bytes(dtype)));
+  tensor.data_ = tensor.storage_.get();
   return tensor;
 }
 
@@ -29,14 +26,14 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype) {
 Tensor Tensor::from_host(ConstView values, const Shape& shape) {
   Tensor tensor = empty(shape, values.dtype);
   expect(values.numel() == shape.numel(), "from_host: expected {} values for shape {}, got {}", shape.numel(),
-         shape.to_string(), values.numel());
+         shape, values.numel());
   tensor.copy_from_host(values);
   return tensor;
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
   expect(shape.numel() == numel(), "reshape: expected a shape of {} elements for {}, got {}", numel(),
-         shape_.to_string(), shape.to_string());
+         shape_, shape);
   Tensor tensor = *this;
   tensor.shape_ = shape;
   return tensor;
@@ -45,7 +42,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
   expect(variable_ == nullptr, "slice: expected a tensor that needs no gradient; detach() it first");
   expect(shape_.rank() >= 1 && 0 <= begin && begin <= end && end <= dim(0),
-         "slice: expected rows within {}, got [{}, {})", shape_.to_string(), begin, end);
+         "slice: expected rows within {}, got [{}, {})", shape_, begin, end);
   std::vector<std::int64_t> extents(shape_.span().begin(), shape_.span().end());
   extents[0] = end - begin;
   const std::int64_t row_bytes = dim(0) == 0 ? 0 : view().bytes() / dim(0);
@@ -64,17 +61,15 @@ Tensor Tensor::detach() const {
 void Tensor::copy_to_host(View destination) const {
   expect(destination.dtype == dtype_ && destination.numel() == numel(), "copy_to_host: expected {} {}, got {} {}",
          numel(), dtype_name(dtype_), destination.numel(), dtype_name(destination.dtype));
-  if (numel() > 0) std::memcpy(destination.data, data_, static_cast<std::size_t>(destination.bytes()));
+  copy_with_host(device_, destination.data, data_, static_cast<std::size_t>(destination.bytes()));
 }
 
 void Tensor::copy_from_host(ConstView source) const {
   expect(source.dtype == dtype_ && source.numel() == numel(), "copy_from_host: expected {} {}, got {} {}", numel(),
          dtype_name(dtype_), source.numel(), dtype_name(source.dtype));
-  if (numel() > 0) std::memcpy(data_, source.data, static_cast<std::size_t>(source.bytes()));
+  copy_with_host(device_, data_, source.data, static_cast<std::size_t>(source.bytes()));
 }
 
-void Tensor::fill_zero() const {
-  if (numel() > 0) std::memset(data_, 0, static_cast<std::size_t>(view().bytes()));
-}
+void Tensor::fill_zero() const { fill_zero_on_device(device_, data_, static_cast<std::size_t>(view().bytes())); }
 
 }  // namespace lockstep

@@ -10,9 +10,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<BuildPart, 4> kParts = {{
-    {"CUDA", LOCKSTEP_CUDA_VERSION, "GPU kernels are not part of this version"},
-    {"NCCL", LOCKSTEP_NCCL_VERSION, "needs CUDA"},
-    {"cuDNN", LOCKSTEP_CUDNN_VERSION, "needs CUDA"},
+    {"CUDA", LOCKSTEP_CUDA_VERSION, "build with -DLOCKSTEP_CUDA=ON where nvcc 12.4 or later is"},
+    {"NCCL", LOCKSTEP_NCCL_VERSION, "build with CUDA where NCCL is, for more than one GPU"},
+    {"cuDNN", LOCKSTEP_CUDNN_VERSION, "build with CUDA where cuDNN 9 is, for convolutions on GPUs"},
     {"Gloo", LOCKSTEP_GLOO_VERSION, "install libgloo-dev and build again, for more than one CPU rank"},
 }};
 

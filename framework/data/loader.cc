@@ -5,7 +5,10 @@
 #include <new>
 #include <utility>
 
+#include "framework/core/context.h"
+#include "framework/core/cuda_memory.h"
 #include "framework/core/error.h"
+#include "kernels/dispatch.h"
 
 namespace lockstep {
 namespace {
@@ -21,6 +24,9 @@ Shape batch_shape(std::int64_t count, const Shape& sample_shape) {
 }  // namespace
 
 std::shared_ptr<void> allocate_host(std::size_t bytes) {
+  if constexpr (kernels::kHasCuda) {
+    if (context().device() == DeviceType::cuda) return allocate_pinned(bytes);
+  }
   return {::operator new (bytes, std::align_val_t{kAlignmentBytes}),
           [](void* memory) { ::operator delete (memory, std::align_val_t{kAlignmentBytes}); }};
 }

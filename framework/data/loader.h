@@ -28,12 +28,13 @@ struct Batch {
 // Gives at least `bytes` of host memory aligned to 64, freed when the last copy of the pointer goes.
 using HostAllocator = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 
+// Pinned where the current context is on a GPU.
 std::shared_ptr<void> allocate_host(std::size_t bytes);
 
 struct LoaderOptions {
   int slots = 3;                           // at least 2: one with the consumer, the others being filled
   int threads = 1;                         // that gather samples; the order of batches does not depend on it
-  HostAllocator allocate = allocate_host;  // called once a slot, when the loader is made; pinned memory for a GPU
+  HostAllocator allocate = allocate_host;  // called once a slot, when the loader is made
 };
 
 // A ring of slots: threads fill the free ones in the sampler's order while the consumer works on one. Each slot is one

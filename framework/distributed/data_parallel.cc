@@ -14,7 +14,9 @@ template <class T>
 std::vector<T> broadcast_values(ProcessGroup& group, const std::vector<T>& values, std::string_view what) {
   const Tensor tensor = Tensor::from_host(std::span(values), {static_cast<std::int64_t>(values.size())});
   group.broadcast(tensor, 0, what).wait();
-  return tensor.to_host<T>();
+  std::vector<T> received = tensor.to_host<T>();
+  group.check();
+  return received;
 }
 
 std::string first_difference(const std::string& expected, const std::string& got) {

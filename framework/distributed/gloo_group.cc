@@ -128,6 +128,8 @@ class GlooGroup final : public ProcessGroup {
       auto device = make_device(environment);
       Rendezvous rendezvous(*store_, name_);
       context->connectFullMesh(rendezvous, device);
+      // Nobody may leave, and close its side, before all others are through.
+      store_->barrier(name_ + "/connected");
       context_ = std::move(context);
     } catch (const std::exception& error) {
       throw Error(fmt::format("gloo group: rank {} cannot connect to all others: {}", rank(), text_of(error)));
@@ -219,12 +221,16 @@ class GlooGroup final : public ProcessGroup {
                     sequence_, static_cast<std::uint64_t>(message.tag)});
   }
 
+  // Ends what is in flight here, and lets the others notice.
   void interrupt() {
-    const std::lock_guard lock(mutex_);
-    interrupted_ = true;
-    for (const Transfer& transfer : transfers_) {
-      transfer.receiving ? transfer.buffer->abortWaitRecv() : transfer.buffer->abortWaitSend();
+    {
+      const std::lock_guard lock(mutex_);
+      interrupted_ = true;
+      for (const Transfer& transfer : transfers_) {
+        transfer.receiving ? transfer.buffer->abortWaitRecv() : transfer.buffer->abortWaitSend();
+      }
     }
+    context_->closeConnections();
   }
 
   // What failed here, and where the others are: the first that fails closes its connections, so all that are in a
@@ -237,31 +243,27 @@ class GlooGroup final : public ProcessGroup {
       transfers_.clear();
       if (interrupted_) return text;
     }
-    const auto word_of = [this](int of) { return fmt::format("{}/failed/{}", name_, of); };
+    const auto key_of = [this](int of) { return fmt::format("{}/failed/{}", name_, of); };
     try {
-      store_->set(word_of(rank()), fmt::format("{}, {}", sequence_, current_->to_string()));
-      const Deadline until = Clock::now() + std::chrono::seconds(1);
-      std::vector<std::optional<std::string>> words(static_cast<std::size_t>(size()));
-      bool all_known = false;
-      while (!all_known && Clock::now() < until && !store_->failure()) {
-        std::this_thread::sleep_for(milliseconds(20));
-        all_known = true;
-        for (int other = 0; other < size(); ++other) {
-          auto& word = words[static_cast<std::size_t>(other)];
-          if (!word) word = store_->try_get(word_of(other));
-          all_known = all_known && word.has_value();
-        }
-      }
+      store_->set(key_of(rank()), fmt::format("{}, {}", sequence_, current_->to_string()));
+      std::optional<std::string> failure;
       for (int other = 0; other < size(); ++other) {
         if (other == rank()) continue;
-        const auto& word = words[static_cast<std::size_t>(other)];
-        text += word ? fmt::format("; rank {} was in collective {}", other, *word)
-                     : fmt::format("; rank {} was in none", other);
+        const Deadline until = Clock::now() + milliseconds(500);
+        std::optional<std::string> word;
+        while (!word && !failure && Clock::now() < until) {
+          word = store_->try_get(key_of(other));
+          if (word) break;
+          failure = store_->failure();
+          std::this_thread::sleep_for(milliseconds(10));
+        }
+        if (word) text += fmt::format("; rank {} was in collective {}", other, *word);
+        if (!word && !failure) text += fmt::format("; rank {} was in none", other);
       }
+      if (failure) text += fmt::format("; {}", *failure);
     } catch (const Error& error) {
       text += fmt::format("; {}", error.what());
     }
-    if (const std::optional<std::string> failure = store_->failure()) text += fmt::format("; {}", *failure);
     return text;
   }
 

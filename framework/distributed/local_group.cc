@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "framework/core/context.h"
+#include "framework/core/device_copy.h"
 #include "framework/core/error.h"
 #include "framework/distributed/collective_worker.h"
 #include "framework/distributed/reduce.h"
@@ -26,8 +27,9 @@ const std::byte* at(const ConstView& view, std::int64_t element) {
   return static_cast<const std::byte*>(view.data) + element * dtype_bytes(view.dtype);
 }
 
+// In the memory of the current context's device: one rank alone may be on a GPU. The threads of several have no context.
 void copy_elements(const std::byte* from, std::byte* to, std::int64_t count, DType dtype) {
-  if (from != to) std::memcpy(to, from, static_cast<std::size_t>(count * dtype_bytes(dtype)));
+  copy_on_device(context().device(), to, from, static_cast<std::size_t>(count * dtype_bytes(dtype)));
 }
 
 bool agree(const Collective& a, const Collective& b) {

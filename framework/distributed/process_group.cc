@@ -5,10 +5,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/distributed/environment.h"
 #include "framework/distributed/gloo_group.h"
 #include "framework/distributed/local_group.h"
+#include "framework/distributed/nccl_group.h"
 
 namespace lockstep {
 namespace {
@@ -111,13 +113,19 @@ Work ProcessGroup::barrier(std::string_view label) { return issue({.kind = Kind:
 std::unique_ptr<ProcessGroup> make_process_group(std::string_view backend, const Environment& environment,
                                                  std::shared_ptr<Store> store, const GroupOptions& options) {
   const int size = environment.world_size;
-  if (backend == "auto") backend = size == 1 ? "local" : "gloo";
+  const bool on_gpu = context().device() == DeviceType::cuda;
+  if (backend == "auto") backend = size == 1 ? "local" : on_gpu ? "nccl" : "gloo";
   if (backend == "local") {
     expect(size == 1, "process group: expected 1 rank for the backend local, got {}; use gloo between processes", size);
     return std::move(make_local_groups(1, options).front());
   }
-  if (backend == "gloo") return make_gloo_group(environment, std::move(store), options);
-  throw std::invalid_argument(fmt::format("process group: expected the backend auto, local or gloo, got {}", backend));
+  if (backend == "gloo") {
+    expect(!on_gpu, "process group: gloo carries host memory, but the current context is on a GPU; use nccl");
+    return make_gloo_group(environment, std::move(store), options);
+  }
+  if (backend == "nccl") return make_nccl_group(environment, std::move(store), options);
+  throw std::invalid_argument(
+      fmt::format("process group: expected the backend auto, local, gloo or nccl, got {}", backend));
 }
 
 }  // namespace lockstep

@@ -72,6 +72,13 @@ class ProcessGroup {
   // Finished when every rank has issued it.
   Work barrier(std::string_view label = {});
 
+  // Throws what has made this group fail, if anything has. On a GPU, where no wait() blocks, the host learns of it late,
+  // and an aborted collective leaves garbage: call it after waiting for the device, before the result is used.
+  virtual void check() const {}
+  // Puts what the current compute stream holds so far under the deadline of one collective: a captured step, whose
+  // collectives no issue has announced.
+  virtual void watch(std::string_view /*label*/) {}
+
   // Makes all unfinished and later work of this group fail with `reason`, on this rank at once and on the others as
   // their engine notices. Any thread may call it.
   virtual void abort(const std::string& reason) = 0;
@@ -90,9 +97,9 @@ struct GroupOptions {
   std::chrono::milliseconds timeout{30'000};
 };
 
-// The group of the ranks of `environment`. backend: "gloo", "local" (one rank), or "auto": local for one rank, else
-// gloo. The store may be null for one rank. Throws std::invalid_argument for a backend that is unknown, does not fit or
-// is not in this build (and says what to install).
+// The group of the ranks of `environment`. backend: "gloo", "nccl", "local" (one rank), or "auto": local for one rank,
+// else nccl where the current context is on a GPU and gloo where it is not. The store may be null for one rank. Throws
+// std::invalid_argument for a backend that is unknown, does not fit or is not in this build (and says what to install).
 std::unique_ptr<ProcessGroup> make_process_group(std::string_view backend, const Environment& environment,
                                                  std::shared_ptr<Store> store, const GroupOptions& options = {});
 

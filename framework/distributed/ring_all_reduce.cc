@@ -1,9 +1,10 @@
 #include "framework/distributed/ring_all_reduce.h"
 
-#include <algorithm>
-#include <vector>
-
+#include "framework/core/context.h"
 #include "framework/core/error.h"
+#include "framework/core/tensor.h"
+#include "kernels/dispatch.h"
+#include "kernels/elementwise.h"
 
 namespace lockstep {
 
@@ -23,13 +24,13 @@ void ring_all_reduce(ProcessGroup& group, View tensor) {
     return View{data + begin, DType::f32, {begin_of(index + 1) - begin}};
   };
 
-  std::vector<float> arrived(static_cast<std::size_t>((tensor.numel() + ranks - 1) / ranks));
+  const Tensor arrived = Tensor::empty({(tensor.numel() + ranks - 1) / ranks}, DType::f32);
   for (int step = 0; step < ranks - 1; ++step) {
     const View outgoing = chunk(group.rank() - step);
     const View growing = chunk(group.rank() - step - 1);
-    group.send_recv(outgoing, next, View{arrived.data(), DType::f32, growing.shape}, before).wait();
-    std::transform(arrived.begin(), arrived.begin() + growing.numel(), growing.as<float>(), growing.as<float>(),
-                   [](float theirs, float mine) { return theirs + mine; });
+    const View received = arrived.slice(0, growing.numel());
+    group.send_recv(outgoing, next, received, before).wait();
+    LOCKSTEP_DISPATCH(accumulate, context().exec(), received, GradView{growing, true});
   }
   for (int step = 0; step < ranks - 1; ++step) {
     const View whole = chunk(group.rank() - step + 1);

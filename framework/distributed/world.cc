@@ -22,6 +22,19 @@ World::World(const Environment& environment, const GroupOptions& options)
       store_(join_store(environment)),
       group_(make_process_group("auto", environment, store_, options)) {}
 
+void World::run(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    try {
+      if (store_) store_->abort(error.what());
+    } catch (const std::exception&) {
+      // The store is gone too, which the others notice by themselves.
+    }
+    throw;
+  }
+}
+
 void World::agree(const std::string& what, const std::string& text) {
   if (store_) store_->agree(what, text);
 }
@@ -33,7 +46,7 @@ int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body) {
     if (environment.launcher == Launcher::none && ranks > 1) return launch(ranks, argv);
     rank = environment.rank;
     World world(environment);
-    body(world);
+    world.run([&] { body(world); });
     return 0;
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "rank {}: {}\n", rank, error.what());

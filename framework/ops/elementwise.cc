@@ -11,7 +11,7 @@ namespace {
 
 void expect_same(const char* op, const Tensor& a, const Tensor& b) {
   expect(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: expected tensors of one shape and type, got {} {} and {} {}",
-         op, a.shape().to_string(), dtype_name(a.dtype()), b.shape().to_string(), dtype_name(b.dtype()));
+         op, a.shape(), dtype_name(a.dtype()), b.shape(), dtype_name(b.dtype()));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 Tensor embedding(const Tensor& table, const Tensor& indices) {
-  expect(table.shape().rank() == 2, "embedding: expected a table (V, C), got {}", table.shape().to_string());
+  expect(table.shape().rank() == 2, "embedding: expected a table (V, C), got {}", table.shape());
   expect(indices.dtype() == DType::i32, "embedding: expected indices of type i32, got {}", dtype_name(indices.dtype()));
   std::vector<std::int64_t> extents(indices.shape().span().begin(), indices.shape().span().end());
   extents.push_back(table.dim(1));

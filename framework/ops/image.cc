@@ -12,7 +12,7 @@ Tensor normalize(const Tensor& samples, std::span<const float> mean, std::span<c
          dtype_name(samples.dtype()));
   expect(mean.size() == stddev.size() &&
              (mean.empty() || (samples.shape().rank() > 0 && static_cast<std::int64_t>(mean.size()) == samples.dim(-1))),
-         "normalize: expected a mean and a stddev for each channel of {}, got {} and {}", samples.shape().to_string(),
+         "normalize: expected a mean and a stddev for each channel of {}, got {} and {}", samples.shape(),
          mean.size(), stddev.size());
   const Tensor y = Tensor::empty(samples.shape(), context().dtype());
   LOCKSTEP_DISPATCH(normalize, context().exec(), samples, mean, stddev, y);

@@ -10,8 +10,8 @@ namespace lockstep {
 
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
   expect(x.shape().rank() >= 1 && gamma.shape() == Shape{x.dim(-1)} && beta.shape() == gamma.shape(),
-         "layer_norm: expected x (..., C), gamma (C) and beta (C), got {}, {} and {}", x.shape().to_string(),
-         gamma.shape().to_string(), beta.shape().to_string());
+         "layer_norm: expected x (..., C), gamma (C) and beta (C), got {}, {} and {}", x.shape(),
+         gamma.shape(), beta.shape());
   expect(gamma.dtype() == x.dtype() && beta.dtype() == x.dtype(),
          "layer_norm: expected x, gamma and beta of one type, got {}, {} and {}", dtype_name(x.dtype()),
          dtype_name(gamma.dtype()), dtype_name(beta.dtype()));
@@ -20,8 +20,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
   const std::int64_t rows = columns == 0 ? 0 : x.numel() / columns;
   const Tensor x2 = x.detach().reshape({rows, columns});
   Tensor y = Tensor::empty(x.shape(), x.dtype());
-  const Tensor mean = Tensor::empty({rows}, x.dtype());
-  const Tensor rstd = Tensor::empty({rows}, x.dtype());
+  const Tensor mean = Tensor::empty({rows}, statistics_dtype(x.dtype()));
+  const Tensor rstd = Tensor::empty({rows}, statistics_dtype(x.dtype()));
   LOCKSTEP_DISPATCH(layer_norm_forward, context().exec(), x2, gamma, beta, eps, y, mean, rstd);
 
   record("layer_norm", {&x, &gamma, &beta}, {&y}, [x2, gamma = gamma.detach(), mean, rstd](Backward& backward) {

@@ -12,17 +12,18 @@ namespace lockstep {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   expect(x.shape().rank() >= 1 && weight.shape().rank() == 2 && x.dim(-1) == weight.dim(1),
-         "linear: expected x (..., C) and weight (O, C), got x {} and weight {}", x.shape().to_string(),
-         weight.shape().to_string());
+         "linear: expected x (..., C) and weight (O, C), got x {} and weight {}", x.shape(), weight.shape());
   expect(!bias.defined() || bias.shape() == Shape{weight.dim(0)}, "linear: expected bias ({}), got {}", weight.dim(0),
-         bias.shape().to_string());
-  expect(x.dtype() == weight.dtype(), "linear: expected x and weight of one type, got {} and {}", dtype_name(x.dtype()),
-         dtype_name(weight.dtype()));
+         bias.shape());
+  expect(x.dtype() == weight.dtype() && (!bias.defined() || bias.dtype() == weight.dtype()),
+         "linear: expected x, weight and bias of one type, got {}, {} and {}", dtype_name(x.dtype()),
+         dtype_name(weight.dtype()), dtype_name(bias.dtype()));
 
   std::vector<std::int64_t> extents(x.shape().span().begin(), x.shape().span().end());
+  extents.back() = 1;
+  const std::int64_t rows = Shape(extents).numel();
   extents.back() = weight.dim(0);
   Tensor y = Tensor::empty(Shape(extents), x.dtype());
-  const std::int64_t rows = x.dim(-1) == 0 ? 0 : x.numel() / x.dim(-1);
   const Tensor x2 = x.detach().reshape({rows, x.dim(-1)});
   LOCKSTEP_DISPATCH(linear_forward, context().exec(), x2, weight, bias, y.reshape({rows, weight.dim(0)}));
 

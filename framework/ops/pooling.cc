@@ -9,18 +9,18 @@ namespace lockstep {
 namespace {
 
 Tensor pooled_like(const char* op, const Tensor& x, const Pool2dParams& params) {
-  expect(x.shape().rank() == 4, "{}: expected x (N, H, W, C), got {}", op, x.shape().to_string());
+  expect(x.shape().rank() == 4, "{}: expected x (N, H, W, C), got {}", op, x.shape());
   expect(params.kernel >= 1 && params.stride >= 1, "{}: expected kernel and stride of at least 1, got {} and {}", op,
          params.kernel, params.stride);
   expect(params.padding >= 0 && 2 * params.padding <= params.kernel,
          "{}: expected a padding of at most half the kernel {}, got {}", op, params.kernel, params.padding);
   const std::int64_t height = x.dim(1) + 2 * params.padding;
   const std::int64_t width = x.dim(2) + 2 * params.padding;
-  expect(height >= params.kernel && width >= params.kernel, "{}: expected an image of at least the kernel {}, got {}", op,
-         params.kernel, x.shape().to_string());
-  return Tensor::empty({x.dim(0), (height - params.kernel) / params.stride + 1,
-                        (width - params.kernel) / params.stride + 1, x.dim(3)},
-                       x.dtype());
+  expect(height >= params.kernel && width >= params.kernel, "{}: expected an image of at least the kernel {}, got {}",
+         op, params.kernel, x.shape());
+  return Tensor::empty(
+      {x.dim(0), (height - params.kernel) / params.stride + 1, (width - params.kernel) / params.stride + 1, x.dim(3)},
+      x.dtype());
 }
 
 }  // namespace

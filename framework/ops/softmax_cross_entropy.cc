@@ -14,8 +14,8 @@ namespace {
 
 void expect_logits_and_labels(const char* op, const Tensor& logits, const Tensor& labels) {
   expect(logits.shape().rank() == 2 && labels.shape() == Shape{logits.dim(0)},
-         "{}: expected logits (N, V) and labels (N), got {} and {}", op, logits.shape().to_string(),
-         labels.shape().to_string());
+         "{}: expected logits (N, V) and labels (N), got {} and {}", op, logits.shape(),
+         labels.shape());
   expect(labels.dtype() == DType::i32, "{}: expected labels of type i32, got {}", op, dtype_name(labels.dtype()));
 }
 
@@ -33,8 +33,8 @@ Tensor softmax_cross_entropy(Tensor handed_over, const Tensor& labels, double la
   expect_logits_and_labels("softmax_cross_entropy", logits, labels);
   expect(0 <= label_smoothing && label_smoothing <= 1,
          "softmax_cross_entropy: expected label smoothing in [0, 1], got {}", label_smoothing);
-  Tensor lse = Tensor::empty({logits.dim(0)}, logits.dtype());
-  Tensor loss = Tensor::empty({}, logits.dtype());
+  Tensor lse = Tensor::empty({logits.dim(0)}, statistics_dtype(logits.dtype()));
+  Tensor loss = Tensor::empty({}, statistics_dtype(logits.dtype()));
   LOCKSTEP_DISPATCH(softmax_cross_entropy_forward, context().exec(), logits, labels, label_smoothing, lse, loss);
   record_consuming("softmax_cross_entropy", logits, &loss,
                    [logits = logits.detach(), labels, lse, label_smoothing](Backward& backward) mutable {

@@ -4,6 +4,7 @@
 
 #include "framework/core/context.h"
 #include "framework/core/error.h"
+#include "framework/core/memory_purpose.h"
 #include "kernels/dispatch.h"
 
 namespace lockstep {
@@ -51,11 +52,12 @@ class AdamW final : public Optimizer {
 
 }  // namespace
 
-Optimizer::Optimizer(const ParameterArena& arena) : arena_(arena) {}
+Optimizer::Optimizer(const ParameterArena& arena) : arena_(arena), device_scalars_(arena.values().device()) {}
 
 void Optimizer::begin_step(double learning_rate) {
   ++scalars_.step;
   scalars_.learning_rate = learning_rate;
+  device_scalars_.store(context().exec(), scalars_);
 }
 
 void Optimizer::update(Range range, const double* grad_scale) {
@@ -67,7 +69,7 @@ void Optimizer::update(Range range, const double* grad_scale) {
                 .grad = slice(arena_.grads(), range),
                 .decay = slice(arena_.decay(), {chunk, chunks}),
                 .grad_scale = grad_scale,
-                .scalars = &scalars_},
+                .scalars = device_scalars_.get()},
                range);
 }
 
@@ -77,6 +79,7 @@ void Optimizer::step(double learning_rate) {
 }
 
 void Optimizer::add_state(std::string name) {
+  const MemoryScope purpose(MemoryPurpose::optimizer);
   state_.push_back({std::move(name), Tensor::zeros(arena_.values().shape(), arena_.values().dtype())});
 }
 

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "framework/core/device_value.h"
 #include "framework/core/tensor.h"
 #include "framework/optim/parameter_arena.h"
 #include "kernels/optimizer.h"
@@ -23,7 +24,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Starts the next step with this learning rate; then every range of the arena is updated once.
+  // Starts the next step with this learning rate; then every range of the arena is updated once. Of a captured step only
+  // the updates are part: this is called before each replay, and what they read is stored in device memory.
   void begin_step(double learning_rate);
   // Updates a range that starts on a chunk. grad_scale, in device memory, multiplies the gradient; null: 1.
   void update(Range range, const double* grad_scale = nullptr);
@@ -51,6 +53,7 @@ class Optimizer {
   const ParameterArena& arena_;
   std::vector<State> state_;
   kernels::StepScalars scalars_;
+  DeviceValue<kernels::StepScalars> device_scalars_;
 };
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const ParameterArena& arena);

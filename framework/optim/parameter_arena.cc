@@ -4,6 +4,7 @@
 
 #include "framework/core/context.h"
 #include "framework/core/error.h"
+#include "framework/core/memory_purpose.h"
 #include "kernels/dispatch.h"
 #include "kernels/elementwise.h"
 
@@ -40,8 +41,14 @@ ParameterArena::ParameterArena(std::span<Parameter* const> order, const BucketCa
     buckets_.back().end_slot = slots_.size();
   }
 
-  values_ = Tensor::zeros({end}, dtype);
-  grads_ = Tensor::zeros({end}, dtype);
+  {
+    const MemoryScope purpose(MemoryPurpose::parameters);
+    values_ = Tensor::zeros({end}, dtype);
+  }
+  {
+    const MemoryScope purpose(MemoryPurpose::gradients);
+    grads_ = Tensor::zeros({end}, dtype);
+  }
   std::vector<std::uint8_t> decay(static_cast<std::size_t>(end / kChunk));
   for (const ArenaSlot& slot : slots_) {
     Parameter& parameter = *slot.parameter;

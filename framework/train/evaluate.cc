@@ -48,6 +48,7 @@ EvalResult evaluate(Module& model, const LogitsFunction& logits, const Dataset& 
   const Tensor totals = Tensor::from_host(std::span(mine), {3});
   group.all_reduce(totals, ReduceOp::sum, "evaluation").wait();
   const std::vector<double> all = totals.to_host<double>();
+  group.check();
   return {.loss = all[0] / all[2], .accuracy = all[1] / all[2], .samples = static_cast<std::int64_t>(all[2])};
 }
 

@@ -13,7 +13,9 @@ std::int64_t restore(const std::filesystem::path& directory, std::span<const Nam
   const Tensor shared_step = Tensor::from_host(std::span<const double>(step), {1});
   group.broadcast(shared_step, 0, "restored step").wait();
   for (const NamedTensor& tensor : tensors) group.broadcast(tensor.value, 0, tensor.name).wait();
-  return static_cast<std::int64_t>(shared_step.to_host<double>()[0]);
+  step = shared_step.to_host<double>();
+  group.check();
+  return static_cast<std::int64_t>(step[0]);
 }
 
 }  // namespace lockstep

@@ -60,6 +60,7 @@ StepResult TrainStep::run(const NextBatch& next, double learning_rate) {
   StepResult result;
   result.loss = context().dtype() == DType::f64 ? loss_.to_host<double>()[0] : loss_.to_host<float>()[0];
   if (gradient_norm_) result.grad_norm = gradient_norm_->norm();
+  group_.check();  // the device has been waited for: what a failed collective left is not taken for a result
   return result;
 }
 

@@ -39,6 +39,8 @@ struct Geometry {
   // Where in the frame the run of output pixel (i, j) and kernel row p begins.
   int64_t run_at(int64_t i, int64_t j, int64_t p) const { return (i * stride + p) * frame_row() + j * step(); }
 
+  int64_t multiplications() const { return images * pixels() * outputs * kernel_rows * run; }
+
   int64_t images, height, width, channels, outputs, kernel_rows, run, out_height, out_width, stride, padding;
 };
 
@@ -55,15 +57,6 @@ void for_panels(int64_t columns, Body&& body) {
   for (int64_t first = 0; first < columns; first += width) body(first, std::min(width, columns - first));
 }
 
-// Calls body with the vector type that fits `columns` columns better.
-template <class T, class Body>
-void with_vector(int64_t columns, Body&& body) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (columns <= kLanes<cpu::HalfVector<T>>) return body(cpu::HalfVector<T>{});
-  }
-  body(Vector<T>{});
-}
-
 // Hands out pieces of the workspace, aligned to 64 bytes.
 template <class T>
 class Scratch {
@@ -78,9 +71,9 @@ class Scratch {
   T* next_;
 };
 
+// Threads that share `items` pieces of the work.
 int64_t parts_of(const ExecContext& exec, const Geometry& g, int64_t items) {
-  const int64_t multiplications = g.images * g.pixels() * g.outputs * g.kernel_rows * g.run;
-  return std::clamp<int64_t>(multiplications / cpu::kTeamMultiplications, 1,
+  return std::clamp<int64_t>(g.multiplications() / cpu::kTeamMultiplications, 1,
                              std::clamp<int64_t>(items, 1, exec.threads));
 }
 
@@ -200,23 +193,24 @@ void backward_data(const ExecContext& exec, const Geometry& g, const T* dy, cons
   });
 }
 
-// Each thread sums over its own images; the threads' sums are added in order.
+// Sums over groups of images, then over groups in order: how many there are depends on the sizes alone, so that the
+// bits do not depend on the number of threads.
 template <class V, class T = cpu::Element<V>>
 void backward_weight(const ExecContext& exec, const Geometry& g, const T* dy, const T* x, const GradView& dweight) {
-  const int64_t parts = parts_of(exec, g, g.images);
   const int64_t sums_row = g.kernel_rows * padded<V>(g.run);
   const int64_t sums_size = Scratch<T>::rounded(g.outputs * sums_row);
+  const int64_t group_cost = std::max(4 * cpu::kTeamMultiplications, 64 * sums_size);  // adding up groups costs little
+  const int64_t groups = std::clamp<int64_t>(g.multiplications() / group_cost, 1, std::max<int64_t>(g.images, 1));
+  const int64_t parts = parts_of(exec, g, groups);
   const int64_t frame_size = Scratch<T>::rounded(g.frame_elements() + kLanes<V>);  // whole vectors are read
-  Scratch<T> scratch(exec, parts * (sums_size + frame_size));
-  T* const all_sums = scratch.take(parts * sums_size);
+  Scratch<T> scratch(exec, groups * sums_size + parts * frame_size);
+  T* const all_sums = scratch.take(groups * sums_size);
   T* const frames = scratch.take(parts * frame_size);
 
-  cpu::parallel_for(exec, parts, 1, [&](int64_t part, int64_t) {
-    T* const sums = all_sums + part * sums_size;
-    T* const frame = frames + part * frame_size;
+  const auto sum_group = [&](int64_t group, T* frame) {
+    T* const sums = all_sums + group * sums_size;
     std::fill_n(sums, sums_size, T{0});
-    std::fill_n(frame, frame_size, T{0});
-    for (int64_t n = g.images * part / parts; n < g.images * (part + 1) / parts; ++n) {
+    for (int64_t n = g.images * group / groups; n < g.images * (group + 1) / groups; ++n) {
       fill_frame(g, x + n * g.image_elements(), frame);
       for (int64_t p = 0; p < g.kernel_rows; ++p) {
         for_panels<V>(g.run, [&](int64_t r, int64_t columns) {
@@ -237,16 +231,26 @@ void backward_weight(const ExecContext& exec, const Geometry& g, const T* dy, co
         });
       }
     }
+  };
+  cpu::parallel_for(exec, parts, 1, [&](int64_t part, int64_t) {
+    T* const frame = frames + part * frame_size;
+    std::fill_n(frame, frame_size, T{0});
+    for (int64_t group = groups * part / parts; group < groups * (part + 1) / parts; ++group) sum_group(group, frame);
   });
 
-  for (int64_t part = 0; part < parts; ++part) {
-    const bool add = dweight.accumulate || part > 0;
-    for (int64_t row = 0; row < g.outputs * g.kernel_rows; ++row) {
-      const T* const from = all_sums + part * sums_size + row * padded<V>(g.run);
-      T* const to = dweight.view.as<T>() + row * g.run;
-      for (int64_t r = 0; r < g.run; ++r) to[r] = add ? to[r] + from[r] : from[r];
-    }
-  }
+  const int64_t rows = g.outputs * g.kernel_rows;
+  cpu::parallel_for(exec, rows, cpu::kElementGrain / std::max<int64_t>(groups * g.run, 1),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t row = begin; row < end; ++row) {
+                        T* const to = dweight.view.as<T>() + row * g.run;
+                        if (!dweight.accumulate) std::fill_n(to, g.run, T{0});
+                        for (int64_t group = 0; group < groups; ++group) {
+                          const T* const from = all_sums + group * sums_size + row * padded<V>(g.run);
+#pragma omp simd
+                          for (int64_t r = 0; r < g.run; ++r) to[r] += from[r];
+                        }
+                      }
+                    });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Matrix multiplication by tiles (tile.h). The right-hand side is packed, panel by panel, into scratch memory that stays
-// in the second-level cache; the left-hand side is read in place.
+// Matrix multiplication by tiles (tile.h). The right-hand side is packed, panel by panel, into scratch memory that
+// stays in the second-level cache; the left-hand side is read in place.
 #pragma once
 
 #include "kernels/cpu/parallel.h"

@@ -4,148 +4,172 @@
 #include <limits>
 
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd.h"
 
 namespace lockstep::kernels {
 namespace {
 
-// Channels that are handled together, so that the inner loops run over neighbouring elements and stay in registers.
-constexpr std::int64_t kChannelBlock = 64;
+using cpu::kLanes;
+using cpu::load_first;
+using cpu::store_first;
+using std::int64_t;
 
-struct Window {
-  std::int64_t y0, y1, x0, x1;  // within the image
+struct Geometry {
+  Geometry(const Shape& x, const Shape& y, const Pool2dParams& p)
+      : images(x[0]), height(x[1]), width(x[2]), channels(x[3]), out_height(y[1]), out_width(y[2]), params(p) {}
+
+  int64_t image_elements() const { return height * width * channels; }
+  // No element of x lies in two windows.
+  bool disjoint() const { return params.stride >= params.kernel; }
+  // Each lies in one.
+  bool partition() const {
+    return params.stride == params.kernel && params.padding == 0 && out_height * params.kernel == height &&
+           out_width * params.kernel == width;
+  }
+
+  int64_t images, height, width, channels, out_height, out_width;
+  Pool2dParams params;
 };
 
-// Calls body(output pixel, window) for every window of image n.
-template <class Body>
-void for_windows(const Shape& x, const Shape& y, const Pool2dParams& params, std::int64_t n, Body&& body) {
-  for (std::int64_t oy = 0; oy < y[1]; ++oy) {
-    for (std::int64_t ox = 0; ox < y[2]; ++ox) {
-      const std::int64_t top = oy * params.stride - params.padding;
-      const std::int64_t left = ox * params.stride - params.padding;
-      body((n * y[1] + oy) * y[2] + ox,
-           Window{std::max<std::int64_t>(top, 0), std::min(top + params.kernel, x[1]),
-                  std::max<std::int64_t>(left, 0), std::min(left + params.kernel, x[2])});
+// The elements of x that one vector of channels sees through a window. Calls of for_each go from left to right and
+// down.
+struct Window {
+  // Calls body(offset from the beginning of x, number of the element within the window).
+  template <class Body>
+  void for_each(Body&& body) const {
+    if (rows == 2 && columns == 2) {  // the commonest, unrolled
+      body(first, 0);
+      body(first + column_step, 1);
+      body(first + row_step, 2);
+      body(first + row_step + column_step, 3);
+      return;
+    }
+    int64_t element = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) body(first + i * row_step + j * column_step, element++);
+    }
+  }
+
+  int64_t first, rows, columns, row_step, column_step;
+};
+
+// Calls body(window, offset in y, live lanes) for every window of images [begin, end) and every vector of channels.
+template <class V, class Body>
+void for_windows(const Geometry& g, int64_t begin, int64_t end, Body&& body) {
+  const auto& [kernel, stride, padding] = g.params;
+  for (int64_t n = begin; n < end; ++n) {
+    for (int64_t i = 0; i < g.out_height; ++i) {
+      const int64_t top = std::max<int64_t>(i * stride - padding, 0);
+      const int64_t bottom = std::min(i * stride - padding + kernel, g.height);
+      for (int64_t j = 0; j < g.out_width; ++j) {
+        const int64_t left = std::max<int64_t>(j * stride - padding, 0);
+        const int64_t right = std::min(j * stride - padding + kernel, g.width);
+        const int64_t in = ((n * g.height + top) * g.width + left) * g.channels;
+        const int64_t out = ((n * g.out_height + i) * g.out_width + j) * g.channels;
+        for (int64_t c = 0; c < g.channels; c += kLanes<V>) {
+          body(Window{in + c, bottom - top, right - left, g.width * g.channels, g.channels}, out + c,
+               std::min<int64_t>(g.channels - c, kLanes<V>));
+        }
+      }
     }
   }
 }
 
-// Calls body(input pixel) for every pixel of the window, in row order.
-template <class Body>
-void for_pixels(const Shape& x, std::int64_t n, const Window& window, Body&& body) {
-  for (std::int64_t iy = window.y0; iy < window.y1; ++iy) {
-    for (std::int64_t ix = window.x0; ix < window.x1; ++ix) body((n * x[1] + iy) * x[2] + ix);
-  }
+// Calls body<V>(begin, end) in parallel for ranges of images, V being the vector type that fits the channels better.
+template <class T, class Body>
+void for_images(const ExecContext& exec, const Geometry& g, Body&& body) {
+  const int64_t grain = cpu::kElementGrain / std::max<int64_t>(g.image_elements(), 1);
+  cpu::parallel_for(exec, g.images, grain, [&](int64_t begin, int64_t end) {
+    cpu::with_vector<T>(g.channels, [&]<class V>(V) { body.template operator()<V>(begin, end); });
+  });
 }
 
-template <class Body>
-void for_channel_blocks(std::int64_t channels, Body&& body) {
-  for (std::int64_t c = 0; c < channels; c += kChannelBlock) body(c, std::min(kChannelBlock, channels - c));
+// dx (+)= sums over the windows that an element lies in; prepare(window arguments of for_windows) gives the function of
+// the element's number in that window which is summed.
+template <class V, class T, class Prepare>
+void scatter(const Geometry& g, int64_t begin, int64_t end, const GradView& target, Prepare&& prepare) {
+  T* const dx = target.view.as<T>();
+  if (!target.accumulate && !g.partition())
+    std::fill(dx + begin * g.image_elements(), dx + end * g.image_elements(), T{0});
+  const bool add = target.accumulate || !g.disjoint();
+  for_windows<V>(g, begin, end, [=](const Window& window, int64_t out, int64_t live) {
+    const auto value = prepare(window, out, live);
+    window.for_each([=](int64_t in, int64_t element) {
+      const V v = value(element);
+      store_first(dx + in, add ? load_first<V>(dx + in, live) + v : v, live);
+    });
+  });
 }
 
-std::int64_t image_elements(const Shape& x) { return x[1] * x[2] * x[3]; }
-
-std::int64_t image_grain(const Shape& x) {
-  return cpu::kElementGrain / std::max<std::int64_t>(image_elements(x), 1);
-}
-
-// Windows may overlap and may leave pixels out: gradients are added to zeros, or to what is there.
-template <class T>
-void clear_unless_accumulating(const GradView& dx, std::int64_t begin, std::int64_t end) {
-  if (dx.accumulate) return;
-  const std::int64_t elements = image_elements(dx.view.shape);
-  std::fill(dx.view.as<T>() + begin * elements, dx.view.as<T>() + end * elements, T{0});
+// A NaN counts as the largest, so that it is not lost.
+template <class V>
+auto larger(V a, V b) {
+  return (a > b) | (a != a);
 }
 
 }  // namespace
 
 void cpu::max_pool2d_forward(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y) {
+  const Geometry g(x.shape, y.shape, params);
   with_float_type(x.dtype, [&]<class T>(T) {
-    const std::int64_t channels = x.shape[3];
-    parallel_for(exec, x.shape[0], image_grain(x.shape), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t n = begin; n < end; ++n) {
-        for_windows(x.shape, y.shape, params, n, [&](std::int64_t out_pixel, const Window& window) {
-          T* const out = y.as<T>() + out_pixel * channels;
-          std::fill(out, out + channels, -std::numeric_limits<T>::infinity());
-          for_pixels(x.shape, n, window, [&](std::int64_t in_pixel) {
-            const T* const in = x.as<T>() + in_pixel * channels;
-#pragma omp simd
-            for (std::int64_t c = 0; c < channels; ++c) out[c] = in[c] > out[c] ? in[c] : out[c];
-          });
+    for_images<T>(exec, g, [&, in = x.as<T>(), out = y.as<T>()]<class V>(int64_t begin, int64_t end) {
+      for_windows<V>(g, begin, end, [=](const Window& window, int64_t at, int64_t live) {
+        V largest = V{} - std::numeric_limits<T>::infinity();
+        window.for_each([=, &largest](int64_t i, int64_t) {
+          const V v = load_first<V>(in + i, live);
+          largest = larger(v, largest) ? v : largest;
         });
-      }
+        store_first(out + at, largest, live);
+      });
     });
   });
 }
 
 void cpu::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView x, const Pool2dParams& params,
                               GradView dx) {
+  const Geometry g(x.shape, dy.shape, params);
   with_float_type(x.dtype, [&]<class T>(T) {
-    const std::int64_t channels = x.shape[3];
-    parallel_for(exec, x.shape[0], image_grain(x.shape), [&](std::int64_t begin, std::int64_t end) {
-      clear_unless_accumulating<T>(dx, begin, end);
-      for (std::int64_t n = begin; n < end; ++n) {
-        for_windows(x.shape, dy.shape, params, n, [&](std::int64_t out_pixel, const Window& window) {
-          for_channel_blocks(channels, [&](std::int64_t first, std::int64_t count) {
-            T largest[kChannelBlock];
-            std::int64_t place[kChannelBlock];
-            std::fill_n(largest, count, -std::numeric_limits<T>::infinity());
-            std::fill_n(place, count, (n * x.shape[1] + window.y0) * x.shape[2] + window.x0);
-            for_pixels(x.shape, n, window, [&](std::int64_t in_pixel) {
-              const T* const in = x.as<T>() + in_pixel * channels + first;
-#pragma omp simd
-              for (std::int64_t c = 0; c < count; ++c) {
-                const bool larger = in[c] > largest[c];
-                largest[c] = larger ? in[c] : largest[c];
-                place[c] = larger ? in_pixel : place[c];
-              }
-            });
-            for (std::int64_t c = 0; c < count; ++c) {
-              dx.view.as<T>()[place[c] * channels + first + c] += dy.as<T>()[out_pixel * channels + first + c];
-            }
-          });
+    for_images<T>(exec, g, [&, in = x.as<T>(), gradient = dy.as<T>()]<class V>(int64_t begin, int64_t end) {
+      scatter<V, T>(g, begin, end, dx, [=](const Window& window, int64_t at, int64_t live) {
+        V largest = V{} - std::numeric_limits<T>::infinity();
+        auto place = V{} > V{};  // a vector of integers
+        place = place ^ place;
+        window.for_each([=, &largest, &place](int64_t i, int64_t element) {
+          const V v = load_first<V>(in + i, live);
+          const auto take = larger(v, largest);
+          largest = take ? v : largest;
+          place = take ? (place ^ place) + static_cast<Element<decltype(place)>>(element) : place;
         });
-      }
+        return [place, d = load_first<V>(gradient + at, live)](int64_t element) {
+          return place == static_cast<Element<decltype(place)>>(element) ? d : V{};
+        };
+      });
     });
   });
 }
 
 void cpu::avg_pool2d_forward(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y) {
+  const Geometry g(x.shape, y.shape, params);
   with_float_type(x.dtype, [&]<class T>(T) {
-    const std::int64_t channels = x.shape[3];
     const T factor = T{1} / static_cast<T>(params.kernel * params.kernel);
-    parallel_for(exec, x.shape[0], image_grain(x.shape), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t n = begin; n < end; ++n) {
-        for_windows(x.shape, y.shape, params, n, [&](std::int64_t out_pixel, const Window& window) {
-          T* const out = y.as<T>() + out_pixel * channels;
-          std::fill(out, out + channels, T{0});
-          for_pixels(x.shape, n, window, [&](std::int64_t in_pixel) {
-            const T* const in = x.as<T>() + in_pixel * channels;
-#pragma omp simd
-            for (std::int64_t c = 0; c < channels; ++c) out[c] += factor * in[c];
-          });
-        });
-      }
+    for_images<T>(exec, g, [&, in = x.as<T>(), out = y.as<T>()]<class V>(int64_t begin, int64_t end) {
+      for_windows<V>(g, begin, end, [=](const Window& window, int64_t at, int64_t live) {
+        V sum{};
+        window.for_each([=, &sum](int64_t i, int64_t) { sum += load_first<V>(in + i, live); });
+        store_first(out + at, factor * sum, live);
+      });
     });
   });
 }
 
 void cpu::avg_pool2d_backward(const ExecContext& exec, ConstView dy, const Pool2dParams& params, GradView dx) {
+  const Geometry g(dx.view.shape, dy.shape, params);
   with_float_type(dy.dtype, [&]<class T>(T) {
-    const Shape& x = dx.view.shape;
-    const std::int64_t channels = x[3];
     const T factor = T{1} / static_cast<T>(params.kernel * params.kernel);
-    parallel_for(exec, x[0], image_grain(x), [&](std::int64_t begin, std::int64_t end) {
-      clear_unless_accumulating<T>(dx, begin, end);
-      for (std::int64_t n = begin; n < end; ++n) {
-        for_windows(x, dy.shape, params, n, [&](std::int64_t out_pixel, const Window& window) {
-          const T* const grad = dy.as<T>() + out_pixel * channels;
-          for_pixels(x, n, window, [&](std::int64_t in_pixel) {
-            T* const out = dx.view.as<T>() + in_pixel * channels;
-#pragma omp simd
-            for (std::int64_t c = 0; c < channels; ++c) out[c] += factor * grad[c];
-          });
-        });
-      }
+    for_images<T>(exec, g, [&, gradient = dy.as<T>()]<class V>(int64_t begin, int64_t end) {
+      scatter<V, T>(g, begin, end, dx, [=](const Window&, int64_t at, int64_t live) {
+        return [v = factor * load_first<V>(gradient + at, live)](int64_t) { return v; };
+      });
     });
   });
 }

@@ -1,6 +1,6 @@
-// Each step of k broadcasts one element of `a` per row and multiplies it by the vectors of one row of `b`. A multiply-add
-// takes four cycles and two can start in each, so that it takes a dozen accumulators or more to keep the machine busy;
-// with 24 it runs at its peak as long as `b` comes from the nearest caches.
+// Each step of k broadcasts one element of `a` per row and multiplies it by the vectors of one row of `b`. A
+// multiply-add takes four cycles and two can start in each, so that it takes a dozen accumulators or more to keep the
+// machine busy; with 24 it runs at its peak as long as `b` comes from the nearest caches.
 #include "kernels/cpu/tile.h"
 
 #include <array>
@@ -8,8 +8,8 @@
 namespace lockstep::kernels::cpu {
 namespace {
 
-// Registers are left for one row of `b` and a broadcast: 24 accumulators of 32 registers, 12 of 16.
-constexpr int tile_rows(int vectors) { return std::min(6 * kTileVectors / vectors, 8); }
+// With kTileVectors that leaves registers for one row of `b` and a broadcast.
+constexpr int kTileRows = 6;
 
 template <class V>
 void put(Element<V>* c, V v, bool accumulate) {
@@ -17,9 +17,8 @@ void put(Element<V>* c, V v, bool accumulate) {
 }
 
 template <class V>
-[[gnu::noinline]] void put_first(Element<V>* c, V v, std::int64_t count, bool accumulate) {
-  if (!accumulate) return store_first(c, v, count);
-  for (std::int64_t lane = 0; lane < count; ++lane) c[lane] += v[lane];
+void put_first(Element<V>* c, V v, std::int64_t count, bool accumulate) {
+  store_first(c, accumulate ? load_first<V>(c, count) + v : v, count);
 }
 
 // The rows of `p` that begin at `a` and `c`.
@@ -55,13 +54,11 @@ void tile(const Product<Element<V>>& p, const Element<V>* a, Element<V>* c) {
 
   constexpr std::int64_t whole = (kVectors - 1) * lanes;
   const std::int64_t rest = p.columns - whole;  // columns in the last vector
-  // Where one row follows the other, a whole vector may spill into the next row of the tile, which is written later.
-  const bool spill = !p.accumulate && p.columns == p.c_row && lanes - rest <= p.columns;
 #pragma GCC unroll 16
   for (int m = 0; m < kRows; ++m, c += p.c_row) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors - 1; ++v) put(c + v * lanes, sum[m][v], p.accumulate);
-    if (rest == lanes || (spill && m + 1 < kRows)) {
+    if (rest == lanes) {
       put(c + whole, sum[m][kVectors - 1], p.accumulate);
     } else {
       put_first(c + whole, sum[m][kVectors - 1], rest, p.accumulate);
@@ -76,13 +73,13 @@ using TileFunction = void (*)(const Product<Element<V>>&, const Element<V>*, Ele
 template <class V, int kVectors>
 constexpr auto tiles = []<int... kRow>(std::integer_sequence<int, kRow...>) {
   return std::array<TileFunction<V>, sizeof...(kRow)>{tile<V, kRow + 1, kVectors>...};
-}(std::make_integer_sequence<int, tile_rows(kVectors)>{});
+}
+(std::make_integer_sequence<int, kTileRows>{});
 
 // Splits the rows into tiles of nearly equal height.
 template <class V, int kVectors>
 void multiply_rows(const Product<Element<V>>& product, std::int64_t rows) {
-  constexpr std::int64_t max_rows = tile_rows(kVectors);
-  const std::int64_t count = (rows + max_rows - 1) / max_rows;
+  const std::int64_t count = (rows + kTileRows - 1) / kTileRows;
   const std::int64_t low = count == 1 ? rows : rows / std::max<std::int64_t>(count, 1);
   const std::int64_t higher = rows - low * count;  // tiles of one row more
   const Element<V>* a = product.a;
@@ -112,7 +109,9 @@ void multiply(const Product<Element<V>>& product, std::int64_t rows) {
 }
 
 template void multiply<Vector<float>>(const Product<float>&, std::int64_t);
-template void multiply<HalfVector<float>>(const Product<float>&, std::int64_t);
 template void multiply<Vector<double>>(const Product<double>&, std::int64_t);
+#ifdef __AVX__
+template void multiply<HalfVector<float>>(const Product<float>&, std::int64_t);
+#endif
 
 }  // namespace lockstep::kernels::cpu

@@ -32,8 +32,4 @@ inline constexpr int kTileVectors = kVectorBytes == 64 ? 4 : 2;
 template <class V>
 void multiply(const Product<Element<V>>& product, std::int64_t rows);
 
-// Half as wide: wastes less where rows are short.
-template <class T>
-using HalfVector = Vector<T, std::max(kVectorBytes / 2, 16)>;
-
 }  // namespace lockstep::kernels::cpu

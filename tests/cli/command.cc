@@ -18,11 +18,9 @@ std::string read_file(const std::filesystem::path& file) {
   return text.str();
 }
 
-}  // namespace
-
-CommandResult run_command(const std::string& arguments, const std::string& environment, const std::string& prefix) {
+CommandResult run(const std::string& arguments, const std::string& environment, const std::string& prefix) {
   const TemporaryDirectory files;
-  const std::string command = "env " + environment + " timeout -k 5 60 " + prefix + " " LOCKSTEP_COMMAND " " + arguments +
+  const std::string command = "env " + environment + " timeout -k 5 60 " + prefix + " " + command_path() + " " + arguments +
                               " >" + (files / "out") + " 2>" + (files / "err") + " </dev/null";
   const int status = std::system(command.c_str());
   CommandResult result;
@@ -30,6 +28,21 @@ CommandResult run_command(const std::string& arguments, const std::string& envir
   result.out = read_file(files / "out");
   result.err = read_file(files / "err");
   return result;
+}
+
+}  // namespace
+
+std::string command_path() {
+  const char* chosen = std::getenv("LOCKSTEP_COMMAND");
+  return chosen != nullptr ? chosen : LOCKSTEP_COMMAND;
+}
+
+CommandResult run_command(const std::string& arguments, const std::string& environment, const std::string& prefix) {
+  return run(arguments, "CUDA_VISIBLE_DEVICES= " + environment, prefix);
+}
+
+CommandResult run_gpu_command(const std::string& arguments, const std::string& environment) {
+  return run(arguments, environment, "");
 }
 
 void expect_one_line(const std::string& text, const std::vector<std::string>& parts) {

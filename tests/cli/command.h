@@ -15,10 +15,16 @@ struct CommandResult {
   std::string err;
 };
 
+// The program under test: the one that was built with the tests, or LOCKSTEP_COMMAND of the environment.
+std::string command_path();
+
 // `arguments` is shell text, `environment` as in "RANK=3 WORLD_SIZE=2", `prefix` what stands before the program. Killed
-// after 60 s (code 124).
+// after 60 s (code 124). GPUs are hidden from it: ranks are on CPUs wherever the test runs.
 CommandResult run_command(const std::string& arguments, const std::string& environment = "",
                           const std::string& prefix = "");
+
+// The same with the GPUs that this process sees.
+CommandResult run_gpu_command(const std::string& arguments, const std::string& environment = "");
 
 // One line that holds each of the texts.
 void expect_one_line(const std::string& text, const std::vector<std::string>& parts);

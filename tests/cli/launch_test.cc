@@ -51,7 +51,7 @@ bool within(std::chrono::seconds limit, Condition condition) {
 class LongRun {
  public:
   LongRun() : run_(directory_ / "run") {
-    const std::vector<std::string> words = {LOCKSTEP_COMMAND, "train", "mlp", "--synthetic", "--ranks", "2", "--threads", "1",
+    const std::vector<std::string> words = {command_path(), "train", "mlp", "--synthetic", "--device", "cpu", "--ranks", "2", "--threads", "1",
                                             "--steps", "1000000", "--out", run_};
     std::vector<char*> argv;
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));

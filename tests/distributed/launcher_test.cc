@@ -36,7 +36,11 @@ Environment environment() { return detect_environment(); }
 std::filesystem::path folder() { return std::getenv("LAUNCHER_TEST_FOLDER"); }
 
 // Leaves word that this rank has started, and its process.
-void report() { std::ofstream(folder() / std::to_string(environment().rank)) << ::getpid() << std::endl; }
+void report() {
+  const std::string rank = std::to_string(environment().rank);
+  std::ofstream(folder() / (rank + ".part")) << ::getpid() << std::endl;
+  std::filesystem::rename(folder() / (rank + ".part"), folder() / rank);  // there is never half a word
+}
 
 [[noreturn]] void sleep_for_ever() {
   while (true) std::this_thread::sleep_for(1s);

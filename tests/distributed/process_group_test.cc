@@ -17,7 +17,7 @@
 #include "framework/core/error.h"
 #include "framework/distributed/gloo_group.h"
 #include "framework/distributed/local_group.h"
-#include "framework/distributed/ring_all_reduce.h"
+#include "tests/distributed/conformance.h"
 #include "tests/support/seed.h"
 #include "tests/support/worlds.h"
 
@@ -50,218 +50,37 @@ struct BackendNames {
   }
 };
 
-template <class T>
-View view_of(std::vector<T>& values) {
-  return {values.data(), dtype_of<T>(), {static_cast<std::int64_t>(values.size())}};
-}
-
-// Values of rank `rank` that any other rank can compute too.
-template <class T>
-std::vector<T> values_of(int rank, std::size_t count, std::uint64_t salt = 0) {
-  std::mt19937_64 source(testing::test_seed() * 1000 + salt * 100 + static_cast<std::uint64_t>(rank));
-  std::vector<T> values(count);
-  for (T& value : values) {
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      const float real = std::normal_distribution<float>(0, 3)(source);
-      value = {static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(real) >> 16)};
-    } else if constexpr (std::is_floating_point_v<T>) {
-      value = std::normal_distribution<T>(0, 3)(source);
-    } else {
-      value = static_cast<T>(std::uniform_int_distribution<int>(0, 50)(source));
-    }
-  }
-  return values;
-}
-
-double real(bfloat16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
-template <class T>
-double real(T value) {
-  return static_cast<double>(value);
-}
-
-// Relative to the sum of absolute values: what one rounding a rank may change.
-template <class T>
-constexpr double kRounding = 0;
-template <>
-constexpr double kRounding<float> = 5e-7;
-template <>
-constexpr double kRounding<double> = 1e-15;
-template <>
-constexpr double kRounding<bfloat16> = 4e-3;
-
-double combine(ReduceOp op, double a, double b) {
-  return op == ReduceOp::sum ? a + b : op == ReduceOp::max ? std::max(a, b) : std::min(a, b);
-}
-
-// The reduction of all ranks' values in double precision against `got`.
-template <class T>
-void expect_reduced(const std::vector<T>& got, ReduceOp op, int size, std::size_t count, std::size_t begin = 0) {
-  std::vector<std::vector<T>> all;
-  for (int rank = 0; rank < size; ++rank) all.push_back(values_of<T>(rank, count));
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    double expected = real(all[0][begin + i]);
-    double magnitude = std::abs(expected);
-    for (int rank = 1; rank < size; ++rank) {
-      expected = combine(op, expected, real(all[static_cast<std::size_t>(rank)][begin + i]));
-      magnitude += std::abs(real(all[static_cast<std::size_t>(rank)][begin + i]));
-    }
-    const double allowed = op == ReduceOp::sum ? kRounding<T> * magnitude : 0;
-    ASSERT_NEAR(real(got[i]), expected, allowed) << "element " << i << " of " << got.size() << ", " << size << " ranks";
-  }
-}
-
-template <class T>
-std::string bits_of(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-// Sizes around the edges of parts, blocks and the small-message path.
-const std::vector<std::size_t> kSizes{0, 1, 2, 3, 17, 1000, 4099, 70001};
-
 template <class Backend>
 class ProcessGroupTest : public ::testing::Test {
  protected:
-  template <class T>
-  static void all_reduces(ReduceOp op) {
-    for (int size = 1; size <= 4; ++size) {
-      std::vector<std::vector<std::string>> bits(kSizes.size(),
-                                                 std::vector<std::string>(static_cast<std::size_t>(size)));
-      Backend::run(size, [&](ProcessGroup& group) {
-        for (std::size_t i = 0; i < kSizes.size(); ++i) {
-          std::vector<T> values = values_of<T>(group.rank(), kSizes[i]);
-          group.all_reduce(view_of(values), op).wait();
-          expect_reduced(values, op, size, kSizes[i]);
-          bits[i][static_cast<std::size_t>(group.rank())] = bits_of(values);
-        }
-      });
-      for (const auto& of_ranks : bits) {
-        for (const std::string& of_rank : of_ranks) ASSERT_EQ(of_rank, of_ranks[0]) << "ranks differ in bits";
-      }
-    }
+  // On 1 to 4 ranks.
+  static void runs(const RankBody& check) {
+    for (int size = 1; size <= 4; ++size) Backend::run(size, check);
   }
 };
 
 TYPED_TEST_SUITE(ProcessGroupTest, Backends, BackendNames);
 
-TYPED_TEST(ProcessGroupTest, AllReduceF32) { TestFixture::template all_reduces<float>(ReduceOp::sum); }
-TYPED_TEST(ProcessGroupTest, AllReduceF64) { TestFixture::template all_reduces<double>(ReduceOp::sum); }
-TYPED_TEST(ProcessGroupTest, AllReduceI32) { TestFixture::template all_reduces<std::int32_t>(ReduceOp::sum); }
-TYPED_TEST(ProcessGroupTest, AllReduceU8) { TestFixture::template all_reduces<std::uint8_t>(ReduceOp::sum); }
-TYPED_TEST(ProcessGroupTest, AllReduceBf16) { TestFixture::template all_reduces<bfloat16>(ReduceOp::sum); }
-TYPED_TEST(ProcessGroupTest, AllReduceMax) { TestFixture::template all_reduces<float>(ReduceOp::max); }
-TYPED_TEST(ProcessGroupTest, AllReduceMin) { TestFixture::template all_reduces<double>(ReduceOp::min); }
+TYPED_TEST(ProcessGroupTest, AllReduceF32) { TestFixture::runs(check_all_reduce<float>); }
+TYPED_TEST(ProcessGroupTest, AllReduceF64) { TestFixture::runs(check_all_reduce<double>); }
+TYPED_TEST(ProcessGroupTest, AllReduceI32) { TestFixture::runs(check_all_reduce<std::int32_t>); }
+TYPED_TEST(ProcessGroupTest, AllReduceU8) { TestFixture::runs(check_all_reduce<std::uint8_t>); }
+TYPED_TEST(ProcessGroupTest, AllReduceBf16) { TestFixture::runs(check_all_reduce<bfloat16>); }
+TYPED_TEST(ProcessGroupTest, AllReduceMax) { TestFixture::runs(check_all_reduce<float, ReduceOp::max>); }
+TYPED_TEST(ProcessGroupTest, AllReduceMin) { TestFixture::runs(check_all_reduce<double, ReduceOp::min>); }
 
 TYPED_TEST(ProcessGroupTest, AllReduceOfManyMebibytes) {
-  for (const int size : {2, 3}) {
-    TypeParam::run(size, [&](ProcessGroup& group) {
-      std::vector<float> values = values_of<float>(group.rank(), 1'300'001);
-      group.all_reduce(view_of(values)).wait();
-      expect_reduced(values, ReduceOp::sum, size, values.size());
-    });
-  }
+  for (const int size : {2, 3}) TypeParam::run(size, check_large_all_reduce);
 }
 
-TYPED_TEST(ProcessGroupTest, BroadcastFromEveryRoot) {
-  for (int size = 1; size <= 4; ++size) {
-    TypeParam::run(size, [&](ProcessGroup& group) {
-      for (int root = 0; root < size; ++root) {
-        for (const std::size_t count : kSizes) {
-          auto values = values_of<float>(group.rank(), count, 1);
-          group.broadcast(view_of(values), root).wait();
-          ASSERT_EQ(bits_of(values), bits_of(values_of<float>(root, count, 1)));
-        }
-      }
-    });
-  }
-}
-
-TYPED_TEST(ProcessGroupTest, AllGatherPutsRanksInOrder) {
-  for (int size = 1; size <= 4; ++size) {
-    TypeParam::run(size, [&](ProcessGroup& group) {
-      for (const std::size_t count : kSizes) {
-        auto mine = values_of<std::int32_t>(group.rank(), count, 2);
-        std::vector<std::int32_t> expected;
-        for (int rank = 0; rank < size; ++rank) {
-          for (const std::int32_t value : values_of<std::int32_t>(rank, count, 2)) expected.push_back(value);
-        }
-        std::vector<std::int32_t> all(count * static_cast<std::size_t>(size), -1);
-        group.all_gather(view_of(mine), view_of(all)).wait();
-        ASSERT_EQ(all, expected);
-        // In place: this rank's part of the result is its input.
-        std::vector<std::int32_t> in_place(all.size(), -1);
-        auto* part = in_place.data() + count * static_cast<std::size_t>(group.rank());
-        std::copy(mine.begin(), mine.end(), part);
-        group.all_gather(View{part, DType::i32, {static_cast<std::int64_t>(count)}}, view_of(in_place)).wait();
-        ASSERT_EQ(in_place, expected);
-      }
-    });
-  }
-}
-
-TYPED_TEST(ProcessGroupTest, ReduceScatterGivesEachItsPart) {
-  for (int size = 1; size <= 4; ++size) {
-    TypeParam::run(size, [&](ProcessGroup& group) {
-      for (const std::size_t count : kSizes) {
-        const std::size_t whole = count * static_cast<std::size_t>(size);
-        auto in = values_of<float>(group.rank(), whole);
-        const std::vector<float> before = in;
-        std::vector<float> out(count, std::nanf(""));
-        group.reduce_scatter(view_of(in), view_of(out)).wait();
-        expect_reduced(out, ReduceOp::sum, size, whole, count * static_cast<std::size_t>(group.rank()));
-        ASSERT_EQ(bits_of(in), bits_of(before)) << "the input was changed";
-      }
-    });
-  }
-}
-
-TYPED_TEST(ProcessGroupTest, SendAndReceiveKeepTheirOrder) {
-  TypeParam::run(3, [&](ProcessGroup& group) {
-    // 0 -> 1 -> 2, twice as many messages as one could mix up.
-    for (std::uint64_t i = 0; i < 6; ++i) {
-      const std::size_t count = 1 + 997 * i;
-      auto values = values_of<double>(0, count, 10 + i);
-      std::vector<double> received(count);
-      if (group.rank() > 0) group.recv(view_of(received), group.rank() - 1).wait();
-      if (group.rank() > 0) {
-        ASSERT_EQ(received, values);
-      }
-      if (group.rank() < 2) group.send(view_of(values), group.rank() + 1).wait();
-    }
-  });
-}
-
-TYPED_TEST(ProcessGroupTest, RanksCanExchangeLargeMessages) {
-  TypeParam::run(2, [&](ProcessGroup& group) {
-    const std::size_t count = 1 << 20;
-    auto mine = values_of<float>(group.rank(), count, 3);
-    std::vector<float> theirs(count);
-    const int other = 1 - group.rank();
-    group.send_recv(view_of(mine), other, view_of(theirs), other).wait();
-    EXPECT_EQ(bits_of(theirs), bits_of(values_of<float>(other, count, 3)));
-  });
-}
-
-TYPED_TEST(ProcessGroupTest, ManyOutstandingCollectivesRunInOrder) {
-  TypeParam::run(3, [&](ProcessGroup& group) {
-    constexpr int kCount = 30;  // 3^30 is exact in f64
-    std::vector<std::vector<float>> values;
-    for (int i = 0; i < kCount; ++i)
-      values.push_back(values_of<float>(group.rank(), 37 * static_cast<std::size_t>(i) + 1));
-    std::vector<double> again{1.0};
-    std::vector<Work> works;
-    for (auto& tensor : values) {
-      works.push_back(group.all_reduce(view_of(tensor)));
-      // The same memory again and again: right only if each starts when the one before has ended.
-      works.push_back(group.all_reduce(view_of(again)));
-      if (works.size() % 20 == 0) works.push_back(group.barrier());
-    }
-    for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
-    for (const Work& work : works) EXPECT_TRUE(work.done());
-    for (std::size_t i = 1; i < works.size(); ++i) EXPECT_LE(*works[i - 1].finished_at(), *works[i].finished_at());
-    for (const auto& tensor : values) expect_reduced(tensor, ReduceOp::sum, 3, tensor.size());
-    EXPECT_EQ(again[0], std::pow(3.0, kCount));
-  });
-}
+TYPED_TEST(ProcessGroupTest, BroadcastFromEveryRoot) { TestFixture::runs(check_broadcast); }
+TYPED_TEST(ProcessGroupTest, AllGatherPutsRanksInOrder) { TestFixture::runs(check_all_gather); }
+TYPED_TEST(ProcessGroupTest, ReduceScatterGivesEachItsPart) { TestFixture::runs(check_reduce_scatter); }
+TYPED_TEST(ProcessGroupTest, SendAndReceiveKeepTheirOrder) { TypeParam::run(3, check_send_order); }
+TYPED_TEST(ProcessGroupTest, RanksCanExchangeLargeMessages) { TypeParam::run(2, check_exchange); }
+TYPED_TEST(ProcessGroupTest, ManyOutstandingCollectivesRunInOrder) { TypeParam::run(3, check_many_outstanding); }
+TYPED_TEST(ProcessGroupTest, RingAllReduceIsAnAllReduce) { TestFixture::runs(check_ring_all_reduce); }
+TYPED_TEST(ProcessGroupTest, WrongArgumentsAreRefusedAtTheCall) { TypeParam::run(2, check_wrong_arguments); }
 
 TYPED_TEST(ProcessGroupTest, CallsReturnBeforeTheOthersCome) {
   std::atomic<bool> issued{false};
@@ -292,36 +111,6 @@ TYPED_TEST(ProcessGroupTest, BarrierHoldsUntilAllHaveCome) {
       EXPECT_GE(arrived.load(), 4 * round);
       group.barrier().wait();
     }
-  });
-}
-
-TYPED_TEST(ProcessGroupTest, RingAllReduceIsAnAllReduce) {
-  for (int size = 1; size <= 4; ++size) {
-    std::vector<std::string> bits(static_cast<std::size_t>(size));
-    TypeParam::run(size, [&](ProcessGroup& group) {
-      for (const std::size_t count : kSizes) {
-        auto values = values_of<float>(group.rank(), count);
-        ring_all_reduce(group, view_of(values));
-        expect_reduced(values, ReduceOp::sum, size, count);
-        bits[static_cast<std::size_t>(group.rank())] += bits_of(values);
-      }
-    });
-    for (const std::string& of_rank : bits) EXPECT_EQ(of_rank, bits[0]);
-  }
-}
-
-TYPED_TEST(ProcessGroupTest, WrongArgumentsAreRefusedAtTheCall) {
-  TypeParam::run(2, [&](ProcessGroup& group) {
-    std::vector<float> two(2), three(3);
-    std::vector<double> other(4);
-    EXPECT_THROW(group.broadcast(view_of(two), 2), std::invalid_argument);
-    EXPECT_THROW(group.broadcast(view_of(two), -1), std::invalid_argument);
-    EXPECT_THROW(group.all_gather(view_of(two), view_of(three)), std::invalid_argument);
-    EXPECT_THROW(group.all_gather(view_of(two), view_of(other)), std::invalid_argument);
-    EXPECT_THROW(group.reduce_scatter(view_of(three), view_of(two)), std::invalid_argument);
-    EXPECT_THROW(group.send(view_of(two), group.rank()), std::invalid_argument);
-    EXPECT_THROW(group.recv(view_of(two), 7), std::invalid_argument);
-    group.all_reduce(view_of(two)).wait();  // and the group still works
   });
 }
 
@@ -434,6 +223,32 @@ TYPED_TEST(ProcessGroupTest, AbortEndsWhatWaits) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   EXPECT_NE(texts[0].find("the loss is not a number"), std::string::npos) << texts[0];
   EXPECT_FALSE(texts[1].empty()) << "rank 1 waits for a barrier that rank 0 never reaches";
+}
+
+TYPED_TEST(ProcessGroupTest, AbortOfAnIdleRankReleasesTheOthers) {
+  const auto start = std::chrono::steady_clock::now();
+  std::atomic<bool> over{false};
+  const auto texts =
+      errors_of<TypeParam>(2,
+                           [&](ProcessGroup& group) {
+                             group.barrier().wait();
+                             if (group.rank() == 0) {
+                               group.abort("no space left for the checkpoint");
+                               while (!over && std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) {
+                                 std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                               }
+                             }
+                             try {
+                               group.barrier().wait();
+                             } catch (const Error&) {
+                               over = true;
+                               throw;
+                             }
+                           },
+                           {});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_NE(texts[0].find("no space left for the checkpoint"), std::string::npos) << texts[0];
+  EXPECT_FALSE(texts[1].empty());
 }
 
 TYPED_TEST(ProcessGroupTest, DestroyedWithWorkInFlightEndsAtOnce) {

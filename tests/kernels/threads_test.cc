@@ -3,10 +3,13 @@
 
 #include "framework/core/context.h"
 #include "framework/ops/activation.h"
+#include "framework/ops/conv2d.h"
 #include "framework/ops/dropout.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/embedding.h"
 #include "framework/ops/layer_norm.h"
+#include "framework/ops/linear.h"
+#include "framework/ops/pooling.h"
 #include "framework/ops/reduction.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "kernels/gradient_norm.h"
@@ -53,6 +56,32 @@ std::vector<OpCase> large_cases() {
        .inputs = {{{1003, 101}}, {{101}}, {{101}}},
        .indices = {},
        .forward = [](const OpArguments& a) { return layer_norm(a.inputs[0], a.inputs[1], a.inputs[2]); }},
+      {.name = "linear",
+       .inputs = {{{67, 303}}, {{201, 303}}, {{201}}},
+       .indices = {},
+       .forward = [](const OpArguments& a) { return linear(a.inputs[0], a.inputs[1], a.inputs[2]); }},
+      {.name = "linear_of_few_outputs",
+       .inputs = {{{1003, 301}}, {{3, 301}}, {{3}}},
+       .indices = {},
+       .forward = [](const OpArguments& a) { return linear(a.inputs[0], a.inputs[1], a.inputs[2]); }},
+      {.name = "conv2d",
+       .inputs = {{{37, 14, 14, 6}}, {{16, 5, 5, 6}}, {{16}}},
+       .indices = {},
+       .forward = [](const OpArguments& a) { return conv2d(a.inputs[0], a.inputs[1], a.inputs[2], {.padding = 1}); }},
+      {.name = "max_pool2d",
+       .inputs = {{{13, 28, 28, 6}}},
+       .indices = {},
+       .forward =
+           [](const OpArguments& a) {
+             return max_pool2d(a.inputs[0], {3, 2, 1});
+           }},
+      {.name = "avg_pool2d",
+       .inputs = {{{13, 28, 28, 6}}},
+       .indices = {},
+       .forward =
+           [](const OpArguments& a) {
+             return avg_pool2d(a.inputs[0], {3, 2, 1});
+           }},
   };
 }
 

@@ -1,10 +1,13 @@
 #include "tests/support/op_cases.h"
 
 #include "framework/ops/activation.h"
+#include "framework/ops/conv2d.h"
 #include "framework/ops/dropout.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/embedding.h"
 #include "framework/ops/layer_norm.h"
+#include "framework/ops/linear.h"
+#include "framework/ops/pooling.h"
 #include "framework/ops/reduction.h"
 #include "framework/ops/softmax_cross_entropy.h"
 
@@ -127,6 +130,71 @@ void add_layer_norm(Rows& rows) {
   }
 }
 
+void add_linear(Rows& rows) {
+  struct Sizes {
+    Shape x;
+    std::int64_t outputs;
+  };
+  for (const auto& [x, outputs] : {Sizes{{1, 1}, 1}, Sizes{{3, 17}, 129}, Sizes{{17, 3}, 1}, Sizes{{129, 17}, 3},
+                                   Sizes{{1, 129}, 17}, Sizes{{3, 1000}, 17}, Sizes{{17, 3}, 1000},
+                                   Sizes{{1000, 3}, 17}, Sizes{{3, 5, 7}, 17}, Sizes{{17}, 3}, Sizes{{0, 3}, 17}}) {
+    const std::string sizes = named("", x) + "_" + std::to_string(outputs);
+    rows.push_back({.name = "linear" + sizes,
+                    .inputs = {{x}, {{outputs, x[-1]}}, {{outputs}}},
+                    .indices = {},
+                    .forward = [](auto& a) { return linear(a.inputs[0], a.inputs[1], a.inputs[2]); }});
+    rows.push_back({.name = "linear_without_bias" + sizes,
+                    .inputs = {{x}, {{outputs, x[-1]}}},
+                    .indices = {},
+                    .forward = [](auto& a) { return linear(a.inputs[0], a.inputs[1]); }});
+  }
+}
+
+void add_conv2d(Rows& rows) {
+  struct Sizes {
+    Shape x, weight;
+    Conv2dParams params;
+  };
+  for (const auto& [x, weight, params] :
+       {Sizes{{1, 1, 1, 1}, {1, 1, 1, 1}, {}}, Sizes{{3, 7, 5, 1}, {6, 5, 5, 1}, {.padding = 2}},
+        Sizes{{2, 9, 8, 6}, {16, 5, 5, 6}, {}}, Sizes{{1, 17, 3, 17}, {3, 3, 1, 17}, {.padding = 1}},
+        Sizes{{3, 8, 9, 3}, {17, 3, 3, 3}, {.stride = 2, .padding = 1}},
+        Sizes{{2, 7, 7, 3}, {5, 2, 2, 3}, {.stride = 3}}, Sizes{{1, 3, 3, 129}, {17, 3, 3, 129}, {.padding = 1}},
+        Sizes{{1, 3, 3, 17}, {129, 1, 1, 17}, {}}, Sizes{{0, 5, 5, 3}, {3, 3, 3, 3}, {}}}) {
+    const std::string sizes = named(named("", x), weight) + "_stride" + std::to_string(params.stride) + "_padding" +
+                              std::to_string(params.padding);
+    rows.push_back({.name = "conv2d" + sizes,
+                    .inputs = {{x}, {weight}, {{weight[0]}}},
+                    .indices = {},
+                    .forward = [p = params](auto& a) { return conv2d(a.inputs[0], a.inputs[1], a.inputs[2], p); }});
+  }
+  rows.push_back({.name = "conv2d_without_bias",
+                  .inputs = {{{3, 5, 5, 3}}, {{17, 3, 3, 3}}},
+                  .indices = {},
+                  .forward = [](auto& a) { return conv2d(a.inputs[0], a.inputs[1], {}, {}); }});
+}
+
+void add_pooling(Rows& rows) {
+  struct Sizes {
+    Shape x;
+    Pool2dParams params;
+  };
+  for (const auto& [x, params] :
+       {Sizes{{1, 1, 1, 1}, {1, 1, 0}}, Sizes{{3, 6, 4, 6}, {2, 2, 0}}, Sizes{{1, 7, 5, 17}, {2, 2, 0}},
+        Sizes{{3, 7, 9, 3}, {3, 2, 1}}, Sizes{{1, 5, 5, 129}, {3, 1, 1}}, Sizes{{3, 8, 5, 1}, {2, 3, 1}},
+        Sizes{{0, 4, 4, 3}, {2, 2, 0}}}) {
+    const std::string sizes = named("", x) + "_kernel" + std::to_string(params.kernel) + "_stride" +
+                              std::to_string(params.stride) + "_padding" + std::to_string(params.padding);
+    rows.push_back({.name = "max_pool2d" + sizes,
+                    .inputs = {{.shape = x, .distinct = true}},
+                    .indices = {},
+                    .forward = [p = params](auto& a) { return max_pool2d(a.inputs[0], p); }});
+    rows.push_back({.name = "avg_pool2d" + sizes, .inputs = {{x}}, .indices = {}, .forward = [p = params](auto& a) {
+                      return avg_pool2d(a.inputs[0], p);
+                    }});
+  }
+}
+
 // Tensors that are read more than once, share memory or gradients, or pass through several ops.
 void add_compositions(Rows& rows) {
   for (const std::int64_t n : kSizes) {
@@ -188,6 +256,9 @@ Rows all_rows() {
   add_dropout(rows);
   add_embedding(rows);
   add_layer_norm(rows);
+  add_linear(rows);
+  add_conv2d(rows);
+  add_pooling(rows);
   add_compositions(rows);
   return rows;
 }

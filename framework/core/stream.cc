@@ -1,0 +1,66 @@
+#include "framework/core/stream.h"
+
+#include "framework/core/cuda_check.h"
+
+namespace lockstep {
+namespace {
+
+cudaEvent_t event_of(const std::shared_ptr<void>& handle) { return static_cast<cudaEvent_t>(handle.get()); }
+
+}  // namespace
+
+Stream Stream::create(StreamPriority priority) {
+  int lowest = 0;
+  int highest = 0;
+  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t handle = nullptr;
+  check_cuda(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking,
+                                          priority == StreamPriority::highest ? highest : lowest),
+             "cudaStreamCreateWithPriority");
+  Stream stream;
+  stream.handle_ = {handle, [](void* old) {
+                      log_cuda_failure(cudaStreamDestroy(static_cast<cudaStream_t>(old)), "cudaStreamDestroy");
+                    }};
+  return stream;
+}
+
+void synchronize(void* stream) {
+  check_cuda(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "cudaStreamSynchronize");
+}
+
+bool is_capturing(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+Event Event::create() {
+  cudaEvent_t handle = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  Event event;
+  event.handle_ = {
+      handle, [](void* old) { log_cuda_failure(cudaEventDestroy(static_cast<cudaEvent_t>(old)), "cudaEventDestroy"); }};
+  return event;
+}
+
+void Event::record(void* stream) const {
+  check_cuda(cudaEventRecord(event_of(handle_), static_cast<cudaStream_t>(stream)), "cudaEventRecord");
+}
+
+void Event::hold(void* stream) const {
+  check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_of(handle_)), "cudaStreamWaitEvent");
+}
+
+bool Event::done() const {
+  const cudaError_t status = cudaEventQuery(event_of(handle_));
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();  // it is no failure: the next check must not find it
+    return false;
+  }
+  check_cuda(status, "cudaEventQuery");
+  return true;
+}
+
+void Event::synchronize() const { check_cuda(cudaEventSynchronize(event_of(handle_)), "cudaEventSynchronize"); }
+
+}  // namespace lockstep

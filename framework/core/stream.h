@@ -1,0 +1,50 @@
+// Streams and events of a GPU: what runs in which order without the host waiting. A stream is spelled void* where it is
+// only passed on, as in ExecContext, so that nothing else includes CUDA's headers. Defined in a build with CUDA.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace lockstep {
+
+enum class StreamPriority : std::uint8_t { normal, highest };
+
+// Copying a Stream copies the handle. A default-made one is none.
+class Stream {
+ public:
+  Stream() = default;
+  // A new stream of the calling thread's GPU that does not wait for the default stream.
+  static Stream create(StreamPriority priority = StreamPriority::normal);
+
+  void* get() const { return handle_.get(); }
+
+ private:
+  std::shared_ptr<void> handle_;  // a cudaStream_t; what is in flight when the last holder goes still runs to its end
+};
+
+// The host waits for everything that `stream` holds.
+void synchronize(void* stream);
+// True between the begin and the end of a capture: what is enqueued then becomes part of a graph and does not run.
+bool is_capturing(void* stream);
+
+// A mark in a stream. Copying an Event copies the handle. A default-made one is none.
+class Event {
+ public:
+  Event() = default;
+  static Event create();
+
+  // Puts the mark behind what `stream` holds now; it is no longer where it was before.
+  void record(void* stream) const;
+  // What `stream` gets from now on starts after the mark. Also inside a capture, where both must be of the same graph.
+  void hold(void* stream) const;
+  // Whether everything before the mark has ended; an Error where something before it has failed. Not to be asked of a
+  // mark inside a capture.
+  bool done() const;
+  // The host waits for the mark.
+  void synchronize() const;
+
+ private:
+  std::shared_ptr<void> handle_;  // a cudaEvent_t without timing
+};
+
+}  // namespace lockstep

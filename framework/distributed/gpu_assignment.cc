@@ -1,0 +1,35 @@
+#include "framework/distributed/gpu_assignment.h"
+
+#include <map>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/distributed/store.h"
+
+namespace lockstep {
+
+int gpu_of_rank(const Environment& environment, int visible) {
+  if (environment.local_world_size <= visible) return environment.local_rank;
+  const bool own_launcher = environment.launcher == Launcher::none || environment.launcher == Launcher::lockstep;
+  expect(
+      visible == 1 && !own_launcher,
+      "GPUs: expected at most {} ranks on this host, one for each GPU that is visible (CUDA_VISIBLE_DEVICES), got {}; "
+      "start fewer ranks or use --device cpu",
+      visible, environment.local_world_size);
+  return 0;
+}
+
+void expect_own_gpu(Store& store, const std::string& uuid, const std::string& description) {
+  const std::vector<std::string> uuids = store.gather("gpu", uuid);
+  std::map<std::string, int> owners;
+  for (int rank = 0; rank < store.size(); ++rank) {
+    const std::string& theirs = uuids[static_cast<std::size_t>(rank)];
+    const auto [owner, first] = owners.emplace(theirs, rank);
+    expect(first,
+           "rank {}: expected a GPU of its own for every rank, but ranks {} and {} are both on {}; this rank is on "
+           "{} {}; start fewer ranks, or check CUDA_VISIBLE_DEVICES and LOCAL_RANK",
+           store.rank(), owner->second, rank, theirs, description, uuid);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+#include "framework/distributed/stream_work.h"
+
+#include <utility>
+
+#include "framework/core/context.h"
+#include "framework/core/error.h"
+
+namespace lockstep {
+
+StreamWork::StreamWork(std::shared_ptr<const FailureLatch> failure) : failure_(std::move(failure)) {}
+
+void StreamWork::begin(const Collective& collective, std::int64_t sequence, void* compute_stream, void* stream) {
+  label_ = collective.label;
+  collective_ = collective;
+  collective_.label = label_;
+  sequence_ = sequence;
+  captured_ = is_capturing(compute_stream);
+  issued_.store(false, std::memory_order_relaxed);
+  ready_.record(compute_stream);
+  ready_.hold(stream);
+}
+
+void StreamWork::issued(void* stream) {
+  finished_.record(stream);
+  issued_.store(true, std::memory_order_release);
+}
+
+void StreamWork::mark(std::string_view label, void* stream) {
+  label_ = label;
+  sequence_ = 0;
+  captured_ = false;
+  issued(stream);
+}
+
+void StreamWork::wait() {
+  failure_->check();
+  if (context().device() == DeviceType::cuda) {
+    void* const stream = context().exec().stream;
+    // What was captured runs in replays, which wait by themselves: after the capture there is nothing to wait for.
+    if (!captured_ || is_capturing(stream)) finished_.hold(stream);
+  } else if (!captured_) {
+    finished_.synchronize();  // ends when the watchdog aborts, at the latest
+    failure_->check();
+  }
+}
+
+bool StreamWork::done() const { return failure_->is_set() || (!captured_ && finished_.done()); }
+
+bool StreamWork::started() const {
+  return !issued_.load(std::memory_order_acquire) || captured_ || sequence_ == 0 || ready_.done();
+}
+
+bool StreamWork::ended() const { return issued_.load(std::memory_order_acquire) && (captured_ || finished_.done()); }
+
+std::string StreamWork::to_string() const {
+  return sequence_ == 0 ? label_ : fmt::format("collective {}, {}", sequence_, collective_.to_string());
+}
+
+std::shared_ptr<StreamWork> StreamWorkPool::next() {
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    cursor_ = (cursor_ + 1) % works_.size();
+    if (works_[cursor_].use_count() == 1) {
+      // Whoever let go of it last has done so before this: what follows may change it.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      return works_[cursor_];
+    }
+  }
+  works_.push_back(std::make_shared<StreamWork>(failure_));
+  cursor_ = works_.size() - 1;
+  return works_.back();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+#include "kernels/cuda/bias.h"
+
+#include "kernels/cuda/column_sums.cuh"
+
+namespace lockstep::kernels {
+namespace {
+
+using std::int64_t;
+
+template <class T>
+__global__ void add_bias_kernel(const T* bias, int64_t n, int64_t columns, bool vectors, T* y) {
+  constexpr int N = cuda::kVector<T>;
+  cuda::begin_kernel();
+  const int step = vectors ? N : 1;
+  for (int64_t i = step * cuda::thread_in_grid(); i < n; i += step * cuda::threads_in_grid()) {
+    const int64_t column = i - cuda::quotient(i, columns) * columns;
+    auto values = cuda::load<N>(y + i, step, vectors);
+    const auto added = cuda::load<N>(bias + column, step, vectors);
+#pragma unroll
+    for (int k = 0; k < N; ++k) values[k] += added[k];
+    cuda::store(y + i, values, step, vectors);
+  }
+}
+
+}  // namespace
+
+void cuda::add_bias(const ExecContext& exec, ConstView bias, View y) {
+  const int64_t n = y.numel();
+  const int64_t columns = bias.numel();
+  if (n == 0) return;
+  with_float_type(y.dtype, [&]<class T>(T) {
+    const bool vectors = columns % kVector<T> == 0 && aligned(bias.as<T>(), y.as<T>());
+    const int64_t per_thread = vectors ? kVector<T> : 1;
+    Launch(exec, blocks_for(n, per_thread * kThreads))(add_bias_kernel<T>, bias.as<T>(), n, columns, vectors,
+                                                       y.as<T>());
+  });
+}
+
+void cuda::bias_gradient(const ExecContext& exec, ConstView dy, GradView dbias) {
+  const int64_t columns = dbias.view.numel();
+  if (columns == 0) return;
+  const int64_t rows = dy.numel() / columns;
+  with_float_type(dy.dtype, [&]<class T>(T) {
+    with_float_type(dbias.view.dtype, [&]<class G>(G) {
+      constexpr int N = kVector<T, G>;
+      const ColumnTiling tiling(rows, columns, N);
+      const dim3 grid(tiling.column_tiles, tiling.parts);
+      const T* const matrix = dy.as<T>();
+      G* const target = dbias.view.as<G>();
+      if (tiling.parts == 1) {
+        Launch(exec, grid)(column_sums_kernel<N, T, G>, tiling, matrix, rows, columns,
+                           columns % N == 0 && aligned(matrix, target), dbias.accumulate, target);
+        return;
+      }
+      auto* const partials = static_cast<float*>(
+          exec.workspace->reserve(static_cast<std::size_t>(tiling.parts * columns) * sizeof(float)));
+      Launch(exec, grid)(column_sums_kernel<N, T, float>, tiling, matrix, rows, columns,
+                         columns % N == 0 && aligned(matrix), false, partials);
+      add_rows(exec, partials, tiling.parts, columns, target, dbias.accumulate);
+    });
+  });
+}
+
+}  // namespace lockstep::kernels

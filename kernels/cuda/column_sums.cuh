@@ -1,0 +1,99 @@
+// Sums over the rows of a matrix: gradients of biases and of what a norm scales by.
+#pragma once
+
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace lockstep::kernels::cuda {
+
+// How the sums are laid out. A block is a tile of column vectors x rows; the grid is column tiles x parts of the rows.
+// It depends on the shape alone.
+struct ColumnTiling {
+  unsigned tile;          // column vectors of a block
+  unsigned column_tiles;  // of the grid
+  unsigned parts;         // of the grid; where there are several, a second kernel adds their sums
+  std::int64_t part_rows;
+
+  ColumnTiling(std::int64_t rows, std::int64_t columns, int vector, bool one_part = false) {
+    constexpr unsigned kMaxTile = 8;  // 128 bytes of a row
+    constexpr std::int64_t kMostParts = 512;
+    const std::int64_t vectors = (columns + vector - 1) / vector;
+    tile = 1;
+    while (tile < kMaxTile && tile < vectors) tile *= 2;
+    column_tiles = static_cast<unsigned>((vectors + tile - 1) / tile);
+    const std::int64_t row_lanes = kThreads / tile;
+    // A part is worth it from some rows for each thread on.
+    const bool few = one_part || rows <= 32 * row_lanes;
+    const std::int64_t most = std::max<std::int64_t>(1, kMostParts / column_tiles);
+    const std::int64_t wanted = few ? 1 : std::min(most, (rows + 16 * row_lanes - 1) / (16 * row_lanes));
+    part_rows = std::max<std::int64_t>(1, (rows + wanted - 1) / wanted);
+    parts = static_cast<unsigned>(std::max<std::int64_t>(1, (rows + part_rows - 1) / part_rows));
+  }
+};
+
+// Adds the calling block's tile over its part of the rows. rows_of(row, column, count) gives K vectors of N elements; the
+// sums come back in the threads of the first row lane (threadIdx.x < tile).
+template <int K, int N, class RowsOf>
+__device__ void sum_tile(const ColumnTiling& tiling, std::int64_t rows, std::int64_t columns, RowsOf rows_of,
+                         Floats<N> (&sums)[K]) {
+  const unsigned lane = threadIdx.x % tiling.tile;
+  const unsigned row_lane = threadIdx.x / tiling.tile;
+  const unsigned row_lanes = kThreads / tiling.tile;
+  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * tiling.tile + lane) * N;
+  const std::int64_t left = columns - column;
+  const int count = static_cast<int>(left < 0 ? 0 : left < N ? left : N);
+  const std::int64_t begin = blockIdx.y * tiling.part_rows;
+  const std::int64_t end = begin + tiling.part_rows < rows ? begin + tiling.part_rows : rows;
+  if (count > 0) {
+#pragma unroll 4
+    for (std::int64_t row = begin + row_lane; row < end; row += row_lanes) rows_of(row, column, count, sums);
+  }
+  __shared__ float shared[kThreads * N];
+#pragma unroll
+  for (int s = 0; s < K; ++s) {
+    // Halves the row lanes until one is left.
+    for (unsigned half = row_lanes / 2; half > 0; half /= 2) {
+      if (row_lane >= half && row_lane < 2 * half) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) shared[k * kThreads + threadIdx.x] = sums[s][k];
+      }
+      __syncthreads();
+      if (row_lane < half) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) sums[s][k] += shared[k * kThreads + threadIdx.x + half * tiling.tile];
+      }
+      __syncthreads();
+    }
+  }
+}
+
+template <int N, class In, class Out>
+__global__ void column_sums_kernel(ColumnTiling tiling, const In* matrix, std::int64_t rows, std::int64_t columns,
+                                   bool vectors, bool accumulate, Out* target) {
+  begin_kernel();
+  Floats<N> sums[1] = {};
+  sum_tile<1, N>(
+      tiling, rows, columns,
+      [=](std::int64_t row, std::int64_t column, int count, Floats<N>(&sum)[1]) {
+        const auto values = load<N>(matrix + row * columns + column, count, vectors);
+#pragma unroll
+        for (int k = 0; k < N; ++k) sum[0][k] += values[k];
+      },
+      sums);
+  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * tiling.tile + threadIdx.x) * N;
+  if (threadIdx.x >= tiling.tile || column >= columns) return;
+  const int count = static_cast<int>(columns - column < N ? columns - column : N);
+  write(target + blockIdx.y * columns + column, sums[0], count, vectors, accumulate);
+}
+
+// Sums of a few rows of f32, by one kernel: the second stage of sums that were left in parts.
+template <class Out>
+void add_rows(const ExecContext& exec, const float* matrix, std::int64_t rows, std::int64_t columns, Out* target,
+              bool accumulate) {
+  constexpr int N = kVector<float, Out>;
+  const ColumnTiling tiling(rows, columns, N, true);
+  Launch(exec, dim3(tiling.column_tiles))(column_sums_kernel<N, float, Out>, tiling, matrix, rows, columns,
+                                          columns % N == 0 && aligned(matrix, target), accumulate, target);
+}
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,61 @@
+// How kernels are launched.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <source_location>
+
+#include "kernels/cuda/check.h"
+#include "kernels/exec_context.h"
+
+namespace lockstep::kernels::cuda {
+
+inline constexpr unsigned kThreads = 256;  // of a block, where a kernel has no reason for another number
+
+inline cudaStream_t stream_of(const ExecContext& exec) { return static_cast<cudaStream_t>(exec.stream); }
+
+// Every kernel calls this first. Where it was launched programmatically, its blocks may have been placed before the
+// kernel before it ended: they wait here until the results of that kernel can be read, and only then let the next
+// kernel's blocks be placed.
+__device__ inline void begin_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Blocks that cover `items`, `per_block` each. Kernels step over the grid, so that more are never needed than keep a GPU
+// busy; the number depends on the problem alone, so that sums which follow the grid are the same on every GPU.
+inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
+  constexpr std::int64_t kMostBlocks = 2048;
+  return static_cast<unsigned>(std::clamp<std::int64_t>((items + per_block - 1) / per_block, 1, kMostBlocks));
+}
+
+// Launches a kernel on the context's stream: Launch(exec, blocks, threads)(kernel, arguments...).
+class Launch {
+ public:
+  Launch(const ExecContext& exec, dim3 blocks, dim3 threads = kThreads,
+         const std::source_location& where = std::source_location::current())
+      : where_(where), programmatic_(exec.programmatic_launch) {
+    config_.gridDim = blocks;
+    config_.blockDim = threads;
+    config_.stream = stream_of(exec);
+  }
+
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), Arguments... arguments) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config_.attrs = &attribute;
+    config_.numAttrs = programmatic_ ? 1 : 0;
+    check(cudaLaunchKernelEx(&config_, kernel, static_cast<Parameters>(arguments)...), where_.function_name(), where_);
+  }
+
+ private:
+  cudaLaunchConfig_t config_{};
+  std::source_location where_;
+  bool programmatic_;
+};
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,88 @@
+// Training on GPUs through the command. This process never opens the driver: it only starts others.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "framework/core/gpu.h"
+#include "tests/cli/command.h"
+
+namespace lockstep {
+namespace {
+
+int gpus() {
+  static const int count = count_gpus_in_child().count;
+  return count;
+}
+
+#define SKIP_WITHOUT_GPUS(needed) \
+  if (gpus() < (needed)) GTEST_SKIP() << "needs " << (needed) << " GPUs, here are " << gpus()
+
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double relative) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], relative * std::abs(b[i])) << "step " << i + 1;
+}
+
+// The losses of 20 steps of `model`.
+std::vector<double> losses_on(const std::string& options, const std::string& run) {
+  const CommandResult result =
+      run_gpu_command("train " + options + " --synthetic --global-batch 64 --steps 20 --out " + run);
+  EXPECT_EQ(result.code, 0) << result.err;
+  return losses_of(run);
+}
+
+void expect_the_cpus_losses(const std::string& options) {
+  SKIP_WITHOUT_GPUS(1);
+  const TemporaryDirectory runs;
+  const std::vector<double> cpu = losses_on(options + " --device cpu --ranks 1", runs / "cpu");
+  ASSERT_EQ(cpu.size(), 20u);
+  EXPECT_LT(cpu.back(), cpu.front());
+  expect_near(losses_on(options + " --device cuda --ranks 1", runs / "one"), cpu, 1e-4);
+  expect_near(losses_on(options + " --device cuda --ranks 1 --accumulate 2", runs / "micro"), cpu, 1e-4);
+  if (gpus() >= 2) expect_near(losses_on(options + " --device cuda --ranks 2", runs / "two"), cpu, 1e-4);
+}
+
+TEST(Gpu, MlpHasTheLossesOfTheCpu) { expect_the_cpus_losses("mlp --dropout 0.2 --clip 1"); }
+TEST(Gpu, LenetHasTheLossesOfTheCpu) { expect_the_cpus_losses("lenet --dropout 0.1 --optimizer adamw"); }
+
+TEST(Gpu, AllVisibleOnesAreUsedByDefault) {
+  SKIP_WITHOUT_GPUS(1);
+  const TemporaryDirectory runs;
+  const std::string batch = " --batch-per-rank 32 --synthetic --steps 3 ";
+  const CommandResult all = run_gpu_command("train mlp" + batch + "--out " + (runs / "all"));
+  ASSERT_EQ(all.code, 0) << all.err;
+  const std::string expected = gpus() == 1 ? "1 GPU (" : std::to_string(gpus()) + " GPUs (";
+  EXPECT_NE(all.out.find(expected), std::string::npos) << all.out;
+  // The first visible one only.
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string list = visible != nullptr ? visible : "0";
+  const CommandResult one = run_gpu_command("train mlp" + batch + "--out " + (runs / "one"),
+                                            "CUDA_VISIBLE_DEVICES=" + list.substr(0, list.find(',')));
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.out.find("1 GPU ("), std::string::npos) << one.out;
+}
+
+TEST(Gpu, MoreRanksThanGpusAreRefused) {
+  SKIP_WITHOUT_GPUS(1);
+  const CommandResult result =
+      run_gpu_command("train mlp --synthetic --device cuda --ranks " + std::to_string(gpus() + 1));
+  EXPECT_EQ(result.code, 2);
+  expect_one_line(result.err, {"at most " + std::to_string(gpus()) + " ranks", "--device cpu"});
+}
+
+TEST(Gpu, ResumedRunContinuesTheLosses) {
+  SKIP_WITHOUT_GPUS(1);
+  const TemporaryDirectory runs;
+  const std::string options = "train mlp --synthetic --device cuda --ranks 1 --global-batch 32 --dropout 0.1 ";
+  ASSERT_EQ(run_gpu_command(options + "--steps 8 --out " + (runs / "whole")).code, 0);
+  ASSERT_EQ(run_gpu_command(options + "--steps 4 --out " + (runs / "parts")).code, 0);
+  const CommandResult resumed = run_gpu_command("train mlp --device cuda --steps 8 --resume " + (runs / "parts"));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  expect_near(losses_of(runs / "parts"), losses_of(runs / "whole"), 1e-5);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,107 @@
+#include "framework/core/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "framework/core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+
+// A device of 10 MiB.
+class SmallSource final : public MemorySource {
+ public:
+  static constexpr std::size_t kTotal = 10 * kMiB;
+
+  void* allocate(std::size_t bytes) override {
+    if (used_ + bytes > kTotal) return nullptr;
+    used_ += bytes;
+    return ::operator new (bytes, std::align_val_t{64});
+  }
+  void release(void* address) noexcept override { ::operator delete (address, std::align_val_t{64}); }
+  Capacity capacity() const override {
+    return {.name = "a small device", .total_bytes = kTotal, .free_bytes = kTotal - used_};
+  }
+
+ private:
+  std::size_t used_ = 0;
+};
+
+CachingAllocator small() { return CachingAllocator(std::make_unique<SmallSource>()); }
+
+std::size_t bytes_of(const CachingAllocator& allocator, MemoryPurpose purpose) {
+  return allocator.stats().bytes_by_purpose[static_cast<std::size_t>(purpose)];
+}
+
+TEST(Allocator, GivesTheSameBlockForTheSameSize) {
+  CachingAllocator allocator = small();
+  void* first = allocator.allocate(3 * kMiB);
+  allocator.release(first);
+  void* other = allocator.allocate(kMiB);
+  EXPECT_NE(other, first);
+  EXPECT_EQ(allocator.allocate(3 * kMiB), first);
+  EXPECT_EQ(allocator.stats().system_allocations, 2);
+  EXPECT_EQ(allocator.stats().bytes_in_use, 4 * kMiB);
+  EXPECT_EQ(allocator.stats().bytes_reserved, 4 * kMiB);
+  allocator.release(first);
+  allocator.release(other);
+  EXPECT_EQ(allocator.stats().bytes_in_use, 0u);
+  EXPECT_EQ(allocator.stats().bytes_peak, 4 * kMiB);
+}
+
+TEST(Allocator, CountsByPurpose) {
+  CachingAllocator allocator = small();
+  void* activation = allocator.allocate(kMiB);
+  void* parameter = nullptr;
+  {
+    const MemoryScope parameters(MemoryPurpose::parameters);
+    parameter = allocator.allocate(2 * kMiB);
+    const MemoryScope gradients(MemoryPurpose::gradients);
+    allocator.release(allocator.allocate(4 * kMiB));
+  }
+  EXPECT_EQ(bytes_of(allocator, MemoryPurpose::activations), kMiB);
+  EXPECT_EQ(bytes_of(allocator, MemoryPurpose::parameters), 2 * kMiB);
+  EXPECT_EQ(bytes_of(allocator, MemoryPurpose::gradients), 0u);
+  // A block counts for whoever has it now.
+  void* again = allocator.allocate(4 * kMiB);
+  EXPECT_EQ(bytes_of(allocator, MemoryPurpose::activations), 5 * kMiB);
+  for (void* block : {activation, parameter, again}) allocator.release(block);
+  for (const std::size_t bytes : allocator.stats().bytes_by_purpose) EXPECT_EQ(bytes, 0u);
+}
+
+TEST(Allocator, OutOfMemoryPrintsWhatHoldsIt) {
+  CachingAllocator allocator = small();
+  std::vector<void*> blocks;
+  {
+    const MemoryScope purpose(MemoryPurpose::optimizer);
+    blocks.push_back(allocator.allocate(4 * kMiB));
+  }
+  allocator.release(allocator.allocate(2 * kMiB));
+  allocator.count_outside(MemoryPurpose::communication, kMiB / 2);
+  std::string text;
+  try {
+    const MemoryScope purpose(MemoryPurpose::workspace);
+    blocks.push_back(allocator.allocate(8 * kMiB));
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  const auto row = [](const char* what, const char* mib) { return fmt::format("  {:<18} {:>10} MiB", what, mib); };
+  EXPECT_NE(text.find("out of memory on a small device: 8.0 MiB asked for workspace, 4.0 MiB free"), std::string::npos)
+      << text;
+  for (const std::string& line : {row("parameters", "0.0"), row("optimizer state", "4.0"), row("communication", "0.5"),
+                                  row("cached for reuse", "2.0"), row("free", "4.0"), row("total", "10.0")}) {
+    EXPECT_NE(text.find(line), std::string::npos) << "no '" << line << "' in: " << text;
+  }
+  // It goes on with what there is.
+  blocks.push_back(allocator.allocate(4 * kMiB));
+  for (void* block : blocks) allocator.release(block);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+#include "framework/distributed/gpu_assignment.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/support/worlds.h"
+
+namespace lockstep {
+namespace {
+
+Environment rank_of(int local_rank, int local_world_size, Launcher launcher) {
+  return {.rank = local_rank,
+          .world_size = local_world_size,
+          .local_rank = local_rank,
+          .local_world_size = local_world_size,
+          .launcher = launcher};
+}
+
+TEST(GpuOfRank, IsTheLocalRanks) {
+  for (const Launcher launcher : {Launcher::none, Launcher::lockstep, Launcher::torchrun, Launcher::slurm}) {
+    EXPECT_EQ(gpu_of_rank(rank_of(0, 1, launcher), 1), 0);
+    EXPECT_EQ(gpu_of_rank(rank_of(1, 2, launcher), 2), 1);
+    EXPECT_EQ(gpu_of_rank(rank_of(1, 2, launcher), 8), 1);
+  }
+}
+
+TEST(GpuOfRank, IsTheOnlyOneWhereALauncherShowsOneToEach) {
+  EXPECT_EQ(gpu_of_rank(rank_of(3, 4, Launcher::slurm), 1), 0);
+  EXPECT_EQ(gpu_of_rank(rank_of(1, 2, Launcher::open_mpi), 1), 0);
+}
+
+TEST(GpuOfRank, RefusesMoreRanksThanGpus) {
+  for (const int visible : {1, 2}) {
+    try {
+      gpu_of_rank(rank_of(0, 3, Launcher::none), visible);
+      FAIL() << visible;
+    } catch (const std::invalid_argument& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("at most " + std::to_string(visible) + " ranks"), std::string::npos) << text;
+      EXPECT_NE(text.find("got 3"), std::string::npos) << text;
+    }
+  }
+  EXPECT_THROW(gpu_of_rank(rank_of(2, 3, Launcher::torchrun), 2), std::invalid_argument);
+}
+
+std::vector<std::string> refusals(const std::vector<std::string>& uuids) {
+  std::vector<std::string> texts(uuids.size());
+  run_store_world(static_cast<int>(uuids.size()), [&](Store& store) {
+    const auto rank = static_cast<std::size_t>(store.rank());
+    try {
+      expect_own_gpu(store, uuids[rank], "GPU 0 (a GPU)");
+    } catch (const std::invalid_argument& error) {
+      texts[rank] = error.what();
+    }
+  });
+  return texts;
+}
+
+TEST(OwnGpu, RanksOnOneGpuAreNamedOnEveryRank) {
+  for (const std::string& text : refusals({"GPU-a", "GPU-b", "GPU-a"})) {
+    EXPECT_NE(text.find("ranks 0 and 2 are both on GPU-a"), std::string::npos) << text;
+  }
+}
+
+TEST(OwnGpu, DifferentGpusAreFine) {
+  for (const std::string& text : refusals({"GPU-a", "GPU-b", "GPU-c"})) EXPECT_EQ(text, "");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,320 @@
+// What every backend promises, over NCCL, and what only holds on GPUs. Ranks are processes, each with a GPU of its own;
+// this process never opens the driver, since its children could not use it then.
+#include "framework/distributed/nccl_group.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/core/allocator.h"
+#include "framework/core/context.h"
+#include "framework/core/cuda_graph.h"
+#include "framework/core/error.h"
+#include "framework/core/gpu.h"
+#include "framework/distributed/store.h"
+#include "tests/distributed/conformance.h"
+#include "tests/support/worlds.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+int gpus() {
+  static const int count = count_gpus_in_child().count;
+  return count;
+}
+
+#define SKIP_WITHOUT_GPUS(needed) \
+  if (gpus() < (needed)) GTEST_SKIP() << "needs " << (needed) << " GPUs, here are " << gpus()
+
+struct Options {
+  std::chrono::milliseconds timeout{30'000};
+  bool one_gpu = false;  // all ranks on GPU 0
+};
+
+// The statuses of ranks that run `body` with a group; a failed check makes its rank end with 1.
+std::vector<int> run_nccl_world(int size, const RankBody& body, const Options& options = {}) {
+  testing::test_seed();  // chosen before the processes part
+  return run_process_world(size, [&](const Environment& environment) {
+    Context context(ContextOptions{.device = DeviceType::cuda, .gpu = options.one_gpu ? 0 : environment.local_rank});
+    const ContextScope scope(context);
+    const auto store = std::make_shared<Store>(store_options(environment));
+    body(*make_process_group("nccl", environment, store, {.timeout = options.timeout}));
+    std::fflush(nullptr);
+    if (::testing::Test::HasFailure()) throw Error("a check failed");
+  });
+}
+
+void expect_well(const std::vector<int>& statuses) { EXPECT_EQ(statuses, std::vector<int>(statuses.size(), 0)); }
+
+// What `body` throws as Error.
+template <class Body>
+std::string error_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+void expect_text(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+}
+
+TEST(Gpu, NcclKeepsThePromisesOfAGroup) {
+  SKIP_WITHOUT_GPUS(1);
+  for (int size = 1; size <= gpus() && size <= 4; ++size) {
+    expect_well(run_nccl_world(size, [](ProcessGroup& group) {
+      EXPECT_EQ(group.backend(), "nccl");
+      check_all_reduce<float>(group);
+      check_all_reduce<double>(group);
+      check_all_reduce<std::int32_t>(group);
+      check_all_reduce<std::uint8_t>(group);
+      check_all_reduce<bfloat16>(group);
+      check_all_reduce<float, ReduceOp::max>(group);
+      check_all_reduce<double, ReduceOp::min>(group);
+      check_all_reduce<bfloat16, ReduceOp::max>(group);
+      check_large_all_reduce(group);
+      check_broadcast(group);
+      check_all_gather(group);
+      check_reduce_scatter(group);
+      check_many_outstanding(group);
+      check_ring_all_reduce(group);
+      complete(group.barrier());
+      if (group.size() > 1) check_send_order(group);
+      if (group.size() == 2) {
+        check_exchange(group);
+        check_wrong_arguments(group);
+      }
+    }));
+  }
+}
+
+TEST(Gpu, NcclIsWhatAGpuContextGets) {
+  SKIP_WITHOUT_GPUS(1);
+  expect_well(run_process_world(1, [](const Environment& environment) {
+    Context context{DeviceType::cuda};
+    const ContextScope scope(context);
+    // One rank needs no NCCL, but its group carries the GPU's memory all the same.
+    const auto group = make_process_group("auto", environment, nullptr);
+    EXPECT_EQ(group->backend(), "local");
+    check_all_reduce<float>(*group);
+    check_all_gather(*group);
+    check_reduce_scatter(*group);
+    EXPECT_THROW(make_process_group("gloo", environment, nullptr), std::invalid_argument);
+    std::fflush(nullptr);
+    if (::testing::Test::HasFailure()) throw Error("a check failed");
+  }));
+}
+
+TEST(Gpu, NcclRefusesHostMemory) {
+  SKIP_WITHOUT_GPUS(1);
+  expect_well(run_nccl_world(1, [](ProcessGroup& group) {
+    std::vector<float> host(10);
+    EXPECT_THROW(group.all_reduce(view_of(host)), std::invalid_argument);
+    EXPECT_THROW(group.all_gather(Tensor::zeros({10}, DType::f32), view_of(host)), std::invalid_argument);
+    Context cpu;
+    const ContextScope scope(cpu);
+    EXPECT_THROW(group.barrier(), std::invalid_argument) << "no stream to come after";
+  }));
+}
+
+TEST(Gpu, NcclLeavesMulticastOffAndCountsItsMemory) {
+  SKIP_WITHOUT_GPUS(2);
+  ::unsetenv("NCCL_NVLS_ENABLE");
+  expect_well(run_nccl_world(2, [](ProcessGroup&) {
+    EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");
+    const auto stats = device_allocator(DeviceType::cuda).stats();
+    EXPECT_GT(stats.bytes_by_purpose[static_cast<std::size_t>(MemoryPurpose::communication)], 0u);
+  }));
+}
+
+TEST(Gpu, NcclRefusesTwoRanksOnOneGpu) {
+  SKIP_WITHOUT_GPUS(1);
+  testing::test_seed();
+  expect_well(run_process_world(2, [](const Environment& environment) {
+    Context context{DeviceType::cuda};
+    const ContextScope scope(context);
+    const auto store = std::make_shared<Store>(store_options(environment));
+    std::string text;
+    try {
+      make_process_group("nccl", environment, store);
+    } catch (const std::invalid_argument& error) {
+      text = error.what();
+    }
+    if (text.find("ranks 0 and 1 are both on GPU-") == std::string::npos) throw Error("not refused: " + text);
+  }));
+}
+
+TEST(Gpu, NcclWaitDoesNotBlockTheHost) {
+  SKIP_WITHOUT_GPUS(2);
+  expect_well(run_nccl_world(2, [](ProcessGroup& group) {
+    const Tensor tensor = tensor_of(std::vector<float>{1});
+    complete(group.all_reduce(tensor));  // connects the ranks
+    if (group.rank() == 1) std::this_thread::sleep_for(1500ms);
+    const auto start = Clock::now();
+    const Work work = group.all_reduce(tensor);
+    work.wait();
+    EXPECT_LT(Clock::now() - start, 500ms);
+    if (group.rank() == 0) {
+      EXPECT_FALSE(work.done());
+      EXPECT_EQ(work.finished_at(), std::nullopt);
+    }
+    EXPECT_EQ(tensor.to_host<float>()[0], 4);
+    EXPECT_TRUE(work.done());
+    group.check();
+  }));
+}
+
+TEST(Gpu, NcclDeadlineNamesTheCollectiveAndWhereTheOthersAre) {
+  SKIP_WITHOUT_GPUS(2);
+  expect_well(run_nccl_world(
+      2,
+      [](ProcessGroup& group) {
+        const Tensor tensor = tensor_of(std::vector<float>(5000));
+        complete(group.all_reduce(tensor));
+        if (group.rank() == 1) {
+          // Busy with something else.
+          const std::string text = error_of([&] {
+            for (const auto end = Clock::now() + 20s; Clock::now() < end; std::this_thread::sleep_for(5ms))
+              group.check();
+          });
+          expect_text(text, {"rank 0", "loss"});
+          return;
+        }
+        const auto start = Clock::now();
+        const std::string text = error_of([&] { complete(group.all_reduce(tensor, ReduceOp::sum, "loss")); });
+        EXPECT_LT(Clock::now() - start, 10s);
+        expect_text(text, {"rank 0", "all_reduce f32 (5000) [loss]", "500 ms", "rank 1 was in no collective"});
+        EXPECT_THROW(group.barrier().wait(), Error) << "a group does not recover";
+        EXPECT_THROW(group.check(), Error);
+      },
+      {.timeout = 500ms}));
+}
+
+TEST(Gpu, NcclSurvivorOfAKilledProcessEndsAtOnceAndNamesIt) {
+  SKIP_WITHOUT_GPUS(2);
+  const auto start = Clock::now();
+  const std::vector<int> statuses = run_nccl_world(2, [](ProcessGroup& group) {
+    const Tensor tensor = tensor_of(std::vector<float>(1 << 20));
+    complete(group.all_reduce(tensor));
+    if (group.rank() == 1) ::raise(SIGKILL);
+    expect_text(error_of([&] { complete(group.all_reduce(tensor)); }), {"rank 1 is gone"});
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, SIGKILL}));
+  EXPECT_LT(Clock::now() - start, 25s) << "well before the deadline of 30 s";
+}
+
+TEST(Gpu, NcclRankThatThrowsReleasesTheOthers) {
+  SKIP_WITHOUT_GPUS(2);
+  const auto start = Clock::now();
+  const std::vector<int> statuses = run_nccl_world(2, [](ProcessGroup& group) {
+    const Tensor tensor = tensor_of(std::vector<float>(5000));
+    complete(group.all_reduce(tensor));
+    if (group.rank() == 1) throw Error("no more data");
+    expect_text(error_of([&] { complete(group.all_reduce(tensor)); }), {"rank 1"});
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 1 << 8}));
+  EXPECT_LT(Clock::now() - start, 25s);
+}
+
+TEST(Gpu, NcclAbortEndsWhatWaits) {
+  SKIP_WITHOUT_GPUS(2);
+  const auto start = Clock::now();
+  expect_well(run_nccl_world(2, [](ProcessGroup& group) {
+    const Tensor tensor = tensor_of(std::vector<float>(5000));
+    complete(group.all_reduce(tensor));
+    if (group.rank() == 1) {
+      expect_text(error_of([&] { complete(group.barrier()); }), {"the loss is not a number"});
+      return;
+    }
+    const Work work = group.recv(tensor, 1);
+    std::thread other([&] {
+      std::this_thread::sleep_for(200ms);
+      group.abort("the loss is not a number");
+    });
+    expect_text(error_of([&] { complete(work); }), {"the loss is not a number"});
+    other.join();
+  }));
+  EXPECT_LT(Clock::now() - start, 25s);
+}
+
+TEST(Gpu, NcclDestroyedWithWorkInFlightEndsAtItsDeadline) {
+  SKIP_WITHOUT_GPUS(2);
+  const auto start = Clock::now();
+  expect_well(run_nccl_world(2,
+                             [](ProcessGroup& group) {
+                               const Tensor tensor = tensor_of(std::vector<float>(5000));
+                               complete(group.all_reduce(tensor));
+                               if (group.rank() == 0) static_cast<void>(group.recv(tensor, 1));
+                             },
+                             {.timeout = 1s}));
+  EXPECT_LT(Clock::now() - start, 25s);
+}
+
+TEST(Gpu, NcclRunsInsideAGraph) {
+  SKIP_WITHOUT_GPUS(2);
+  expect_well(run_nccl_world(2, [](ProcessGroup& group) {
+    const Tensor tensor = tensor_of(std::vector<double>(1000, 1.0));
+    const Tensor loss = tensor_of(std::vector<float>{1.0F});
+    const auto step = [&] {
+      const Work first = group.all_reduce(loss, ReduceOp::sum, "loss");
+      group.all_reduce(tensor, ReduceOp::sum, "bucket 0").wait();
+      first.wait();
+    };
+    step();  // the ranks are connected outside the capture
+    EXPECT_EQ(tensor.to_host<double>()[999], 2);
+    CudaGraph graph;
+    graph.capture(step);
+    EXPECT_EQ(tensor.to_host<double>()[0], 2) << "a capture runs nothing";
+    for (int i = 0; i < 3; ++i) {
+      graph.launch();
+      group.watch("captured step");
+    }
+    step();  // eager work between replays
+    graph.launch();
+    EXPECT_EQ(tensor.to_host<double>(), std::vector<double>(1000, 64.0));
+    EXPECT_EQ(loss.to_host<float>()[0], 64);
+    group.check();
+  }));
+}
+
+TEST(Gpu, NcclCapturedStepThatHangsIsFound) {
+  SKIP_WITHOUT_GPUS(2);
+  const auto start = Clock::now();
+  expect_well(run_nccl_world(2,
+                             [](ProcessGroup& group) {
+                               const Tensor tensor = tensor_of(std::vector<float>(5000));
+                               const auto step = [&] { group.all_reduce(tensor).wait(); };
+                               step();
+                               CudaGraph graph;
+                               graph.capture(step);
+                               const std::string text = error_of([&] {
+                                 if (group.rank() == 0) {
+                                   graph.launch();
+                                   group.watch("captured step 2");
+                                 }
+                                 for (const auto end = Clock::now() + 20s; Clock::now() < end;
+                                      std::this_thread::sleep_for(5ms))
+                                   group.check();
+                               });
+                               expect_text(text, {"captured step 2"});
+                             },
+                             {.timeout = 1s}));
+  EXPECT_LT(Clock::now() - start, 25s);
+}
+
+}  // namespace
+}  // namespace lockstep
