@@ -11,6 +11,7 @@ a step of one run; the table has the median of the runs, with the least and the 
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -24,7 +25,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIGURATIONS = [(model, ranks, threads) for model in ("mlp", "lenet") for ranks, threads in ((1, 1), (1, 2), (2, 1))]
 # Variables that would change threads or libraries of one side, or make a rank of a process that is none.
-NOT_INHERITED = re.compile("OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|TORCH|ATEN|LOCKSTEP|RANK|LOCAL_|WORLD_|MASTER_|PMI|SLURM")
+NOT_INHERITED = re.compile("OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|TORCH|LOCKSTEP|RANK|LOCAL_|WORLD_|MASTER_|PMI|SLURM")
 RUN_TIMEOUT_S = 600
 
 
@@ -57,8 +58,8 @@ def run(command, threads):
 def settings_of(model):
     """PyTorch's settings that are tried, as options of pytorch/train_step.py."""
     layouts = [[], ["--channels-last"]] if model == "lenet" else [[]]
-    return [[*compiled, *layout, "--optimizer", optimizer]
-            for compiled in ([], ["--compile"]) for layout in layouts for optimizer in ("foreach", "fused")]  # fmt: skip
+    choices = itertools.product([[], ["--compile"]], layouts, ["foreach", "fused"])
+    return [[*compiled, *layout, "--optimizer", optimizer] for compiled, layout, optimizer in choices]
 
 
 def describe(setting):
@@ -150,6 +151,7 @@ def main():
     parser.add_argument("--trial-steps", type=int, default=200, help="timed steps of a run that chooses a setting")
     parser.add_argument("--out", help="file of the record (default: in benchmarks/results)")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends what it started, like Ctrl-C
     comparison = Comparison(options)
     if not pathlib.Path(comparison.lockstep[0]).exists():
         raise SystemExit(f"{comparison.lockstep[0]}: not there; build the target train_step_benchmark")

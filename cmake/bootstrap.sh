@@ -29,6 +29,7 @@ build  zlib1g-dev             ZLIB
 build  libgloo-dev            Gloo (optional: several CPU ranks)
 data   dataset-fashion-mnist  the files in /usr/share/datasets/fashion-mnist
 test   libgtest-dev           GTest
+test   libbenchmark-dev       benchmark (optional: benchmarks of ops)
 test   openmpi-bin            mpirun
 test   ccache                 ccache (optional: quicker rebuilds)
 ci     clang-format-14        clang-format-14

@@ -72,7 +72,7 @@ def time_pytorch(options):
     """Prints one JSON object: for each op the time in microseconds."""
     import torch
 
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.threads[0])
     least = collections.defaultdict(lambda: float("inf"))
     with torch.no_grad():
         for name, function in functions():
@@ -99,7 +99,7 @@ def round_of_pytorch(options, threads):
 
 def compare(options):
     print(f"{'op':40} {'threads':>7} {'Lockstep us':>12} {'PyTorch us':>12} {'ratio':>6}")
-    for threads in (1, 2):
+    for threads in options.threads:
         sides = ({}, {})
         for _ in range(options.rounds):
             for side, timed in zip(sides, (round_of_lockstep, round_of_pytorch)):
@@ -111,8 +111,8 @@ def compare(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--benchmark", metavar="PATH", help="ops_benchmark; without it PyTorch alone is timed")
-    parser.add_argument("--threads", type=int, default=1, help="of PyTorch alone (default: %(default)s)")
+    parser.add_argument("--benchmark", metavar="PATH", help="ops_benchmark; without it PyTorch alone is timed, on the first of the threads")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="(default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="of both, in turn (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=0.2, help="an op and round (default: %(default)s)")
     options = parser.parse_args()

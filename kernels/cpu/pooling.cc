@@ -37,13 +37,6 @@ struct Window {
   // Calls body(offset from the beginning of x, number of the element within the window).
   template <class Body>
   void for_each(Body&& body) const {
-    if (rows == 2 && columns == 2) {  // the commonest, unrolled
-      body(first, 0);
-      body(first + column_step, 1);
-      body(first + row_step, 2);
-      body(first + row_step + column_step, 3);
-      return;
-    }
     int64_t element = 0;
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns; ++j) body(first + i * row_step + j * column_step, element++);

@@ -59,7 +59,7 @@ printed=$("$bootstrap" --print)
 packages=$(grep -rhoP --include=CMakeLists.txt --include=dependencies.cmake 'find_package\(\K\w+' "$source_dir" | sort -u)
 for name in $packages; do
   case $name in
-    Threads | OpenMP | CUDAToolkit | NCCL | cuDNN | Lockstep) ;;
+    Threads | OpenMP | CUDAToolkit | NCCL | cuDNN | cuDNNFrontend | Lockstep) ;;
     *) grep -qw "$name" <<<"$printed" || { echo "FAILED: --print has no package for $name" && exit 1; } ;;
   esac
 done
