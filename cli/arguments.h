@@ -21,7 +21,8 @@ template <class Visitor>
 void visit_fields(DeviceArguments& arguments, Visitor&& visit) {
   visit("--device", arguments.device, "auto, cpu or cuda");
   visit("--ranks", arguments.ranks, "ranks; default: the launcher's, else one for each GPU, else 1");
-  visit("--threads", arguments.threads, "CPU threads of a rank; default: OMP_NUM_THREADS, else cores / ranks of the host");
+  visit("--threads", arguments.threads,
+        "CPU threads of a rank; default: OMP_NUM_THREADS, else cores / ranks of the host");
 }
 
 template <class Arguments>

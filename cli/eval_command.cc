@@ -39,17 +39,15 @@ void visit_fields(EvalArguments& arguments, Visitor&& visit) {
 
 void evaluate_as(const EvalArguments& arguments, World& world) {
   const std::unique_ptr<Dataset> dataset = open_validation_data(arguments.data, 0);
-  const Model model = make_model(arguments.model,
-                                 {.sample_shape = dataset->sample_shape(), .classes = dataset->num_classes()});
-  const std::int64_t step =
-      restore(arguments.checkpoint, model_tensors(*model.module), world.group(), Surplus::ignore);
-  const EvalResult result =
-      evaluate(*model.module, model.logits, *dataset, arguments.batch_per_rank, world.group());
+  const Model model =
+      make_model(arguments.model, {.sample_shape = dataset->sample_shape(), .classes = dataset->num_classes()});
+  const std::int64_t step = restore(arguments.checkpoint, model_tensors(*model.module), world.group(), Surplus::ignore);
+  const EvalResult result = evaluate(*model.module, model.logits, *dataset, arguments.batch_per_rank, world.group());
   if (world.rank() != 0) return;
   fmt::print("{} after {} steps on {}: accuracy {:.4f}, loss {:.4f} ({} samples)\n", arguments.model, step,
              dataset->info().name, result.accuracy, result.loss, result.samples);
   if (!arguments.json.empty()) {
-    const nlohmann::ordered_json json = {{"model", arguments.model},     {"step", step},
+    const nlohmann::ordered_json json = {{"model", arguments.model},    {"step", step},
                                          {"accuracy", result.accuracy}, {"loss", result.loss},
                                          {"samples", result.samples},   {"ranks", world.size()}};
     std::ofstream stream(arguments.json);

@@ -34,7 +34,8 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   const auto chosen = app.get_subcommands();
   std::vector<std::string> known;
   if (chosen.empty()) {
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) known.push_back(command->get_name());
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      known.push_back(command->get_name());
   } else {
     for (const CLI::Option* option : chosen.front()->get_options()) known.push_back(option->get_name());
   }

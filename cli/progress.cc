@@ -34,14 +34,13 @@ void Progress::update(const StepMetrics& metrics) {
   if (now - shown_ >= interval || last) {
     shown_ = now;
     const double elapsed = std::chrono::duration<double>(now - started_).count();
-    const double left = elapsed / static_cast<double>(metrics.step - first_step_) *
-                        static_cast<double>(total_steps_ - metrics.step);
+    const double left =
+        elapsed / static_cast<double>(metrics.step - first_step_) * static_cast<double>(total_steps_ - metrics.step);
     const auto done = static_cast<int>(kBarWidth * metrics.step / total_steps_);
-    const std::string bar = std::string(static_cast<std::size_t>(done), '#') +
-                            std::string(static_cast<std::size_t>(kBarWidth - done), '.');
-    const std::string text =
-        fmt::format("step {}/{}  epoch {}  loss {:.4f}  {:.0f} samples/s  {} left", metrics.step, total_steps_,
-                    metrics.epoch + 1, mean_loss_, mean_rate_, duration_text(left));
+    const std::string bar =
+        std::string(static_cast<std::size_t>(done), '#') + std::string(static_cast<std::size_t>(kBarWidth - done), '.');
+    const std::string text = fmt::format("step {}/{}  epoch {}  loss {:.4f}  {:.0f} samples/s  {} left", metrics.step,
+                                         total_steps_, metrics.epoch + 1, mean_loss_, mean_rate_, duration_text(left));
     fmt::print("{}", terminal_ ? fmt::format("\r[{}] {}\x1b[K", bar, text) : text + "\n");
   }
   if (metrics.val_accuracy) {

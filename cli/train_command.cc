@@ -12,8 +12,8 @@
 
 #include "cli/arguments.h"
 #include "cli/data_sources.h"
-#include "cli/progress.h"
 #include "cli/placement.h"
+#include "cli/progress.h"
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
@@ -60,7 +60,8 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit_fields(arguments.device, visit);
   visit_fields(arguments.data, visit);
   visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in a micro-step (B)");
-  visit("--global-batch", arguments.global_batch, "samples of a step over all ranks: G = B x A x ranks; any two give the third");
+  visit("--global-batch", arguments.global_batch,
+        "samples of a step over all ranks: G = B x A x ranks; any two give the third");
   visit("--accumulate", arguments.accumulate, "micro-steps of a step (A)");
   visit("--steps", arguments.steps, "since the start of training; default: --epochs");
   visit("--epochs", arguments.epochs, "passes over the data since the start of training; default: 5");
@@ -75,7 +76,8 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--dropout", arguments.dropout, "probability that a hidden unit is dropped");
   visit("--bucket-cap-mib", arguments.bucket_cap_mib, "a bucket of gradients is closed at this size");
   visit("--first-bucket-mib", arguments.first_bucket_mib, "the same for the first");
-  visit("--overlap", arguments.overlap, "on, off (all-reduce after backward) or naive (one by one, for each parameter)");
+  visit("--overlap", arguments.overlap,
+        "on, off (all-reduce after backward) or naive (one by one, for each parameter)");
   visit("--seed", arguments.seed, "of initial weights, sample order and dropout");
   visit("--eval-every", arguments.eval_every, "steps; 0: after each epoch");
   visit("--checkpoint-every", arguments.checkpoint_every, "steps; 0: after the last step only");
@@ -105,8 +107,8 @@ void inherit_options(const CLI::App& app, TrainArguments& arguments) {
     for (const char* place : {"device", "ranks", "threads"}) options[place] = nullptr;
     fill_from_json(app, arguments, options);
   } catch (const nlohmann::json::exception& error) {
-    throw std::invalid_argument(fmt::format("{}/config.json: expected the options of a run, got: {}", arguments.resume,
-                                            error.what()));
+    throw std::invalid_argument(
+        fmt::format("{}/config.json: expected the options of a run, got: {}", arguments.resume, error.what()));
   }
 }
 
@@ -238,9 +240,9 @@ std::string describe(const Environment& environment, const Context& context) {
 void train_as(const TrainArguments& arguments, World& world) {
   world.agree("options", arguments.model + " " + to_json(arguments).dump());
   const DataSources data = open_data(arguments.data, arguments.seed);
-  const Model model = make_model(arguments.model, {.sample_shape = data.train->sample_shape(),
-                                                   .classes = data.train->num_classes(),
-                                                   .dropout = arguments.dropout});
+  const Model model = make_model(
+      arguments.model,
+      {.sample_shape = data.train->sample_shape(), .classes = data.train->num_classes(), .dropout = arguments.dropout});
   TrainerOptions options = trainer_options(arguments, *data.train, world.size());
   if (world.rank() == 0) options.run_dir = run_directory(arguments);
   Trainer trainer(*model.module, model.logits, *data.train, data.validation.get(), world.group(), options);
@@ -257,7 +259,8 @@ void train_as(const TrainArguments& arguments, World& world) {
     if (progress) progress->update(metrics);
   });
   if (world.rank() == 0) {
-    if (result) fmt::print("test accuracy {:.4f}, loss {:.4f} ({} samples)\n", result->accuracy, result->loss, result->samples);
+    if (result)
+      fmt::print("test accuracy {:.4f}, loss {:.4f} ({} samples)\n", result->accuracy, result->loss, result->samples);
     fmt::print("run directory {}\n", options.run_dir.string());
   }
 }

@@ -64,7 +64,8 @@ int main(int argc, char** argv) {
     if (world.rank() == 0) {
       fmt::print("{} ranks; from the ring at {} and {} bytes: latency {:.0f} us a step, bandwidth {:.2f} GB/s\n", n,
                  4 * kTiny, 4 * kLarge, latency_us, bytes_per_us / 1e3);
-      fmt::print("{:>12} {:>14} {:>12} {:>12} {:>12}\n", "bytes", "sent by each", "ring (us)", "formula (us)", "group (us)");
+      fmt::print("{:>12} {:>14} {:>12} {:>12} {:>12}\n", "bytes", "sent by each", "ring (us)", "formula (us)",
+                 "group (us)");
     }
     for (std::int64_t count = 1 << 10; count <= 4 << 20; count *= 8) {
       const double ring_us = measure(group, count, ring);

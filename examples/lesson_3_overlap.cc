@@ -102,9 +102,9 @@ int main(int argc, char** argv) {
       fmt::print("{:36} {:>9} {:>20}\n", "", "step (ms)", "communication (ms)");
       fmt::print("{:36} {:9.2f}\n", "alone, without communication", alone_ms);
     }
-    for (const Way& way : {Way{"naive: one by one after backward", Overlap::naive},
-                           Way{"bucketed: after backward", Overlap::off},
-                           Way{"overlapped: buckets during backward", Overlap::on}}) {
+    for (const Way& way :
+         {Way{"naive: one by one after backward", Overlap::naive}, Way{"bucketed: after backward", Overlap::off},
+          Way{"overlapped: buckets during backward", Overlap::on}}) {
       const double way_ms = measure(world.group(), way.overlap, steps);
       if (world.rank() == 0) fmt::print("{:36} {:9.2f} {:20.2f}\n", way.name, way_ms, way_ms - alone_ms);
     }

@@ -15,8 +15,9 @@ struct Conv2dParams {
 
 // x, weight, bias and y have one type: f32 or f64, on a GPU f32 or bf16.
 
-// y[n, i, j, o] = bias[o] + sum over (p, q, c) of x[n, i stride + p - padding, j stride + q - padding, c] weight[o, p, q, c].
-// x (N, H, W, C), weight (O, KH, KW, C), bias (O) or null data, y (N, OH, OW, O), OH = (H + 2 padding - KH) / stride + 1.
+// y[n, i, j, o] = bias[o] + sum over (p, q, c) of x[n, i stride + p - padding, j stride + q - padding, c] weight[o, p,
+// q, c]. x (N, H, W, C), weight (O, KH, KW, C), bias (O) or null data, y (N, OH, OW, O), OH = (H + 2 padding - KH) /
+// stride + 1.
 using Conv2dForward = void(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
                            const Conv2dParams& params, View y);
 

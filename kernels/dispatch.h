@@ -15,13 +15,13 @@ inline constexpr bool kHasCuda = false;
 }  // namespace lockstep::kernels
 
 // A macro, since the name `cuda::kernel` must stand inside the discarded branch and nowhere else.
-#define LOCKSTEP_DISPATCH(kernel, exec, ...)                                  \
-  do {                                                                        \
-    if constexpr (::lockstep::kernels::kHasCuda) {                            \
-      if ((exec).device == ::lockstep::DeviceType::cuda) {                    \
-        ::lockstep::kernels::cuda::kernel((exec), __VA_ARGS__);               \
-        break;                                                                \
-      }                                                                       \
-    }                                                                         \
-    ::lockstep::kernels::cpu::kernel((exec), __VA_ARGS__);                    \
+#define LOCKSTEP_DISPATCH(kernel, exec, ...)                    \
+  do {                                                          \
+    if constexpr (::lockstep::kernels::kHasCuda) {              \
+      if ((exec).device == ::lockstep::DeviceType::cuda) {      \
+        ::lockstep::kernels::cuda::kernel((exec), __VA_ARGS__); \
+        break;                                                  \
+      }                                                         \
+    }                                                           \
+    ::lockstep::kernels::cpu::kernel((exec), __VA_ARGS__);      \
   } while (false)

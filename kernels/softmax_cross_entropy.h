@@ -8,8 +8,9 @@ namespace lockstep::kernels {
 
 // loss = mean over rows of -sum_v target_v log softmax(logits)_v, where target is 1 - label_smoothing at the label plus
 // label_smoothing / V everywhere. logits (N, V) f32 or f64 (GPU: f32 or bf16), labels (N) i32, lse (N) and loss (one
-// element) of statistics_dtype of the logits. lse gets log(sum(exp(row))), all that backward needs beside the logits. The
-// loss of no rows is 0. A label outside [0, V) throws std::invalid_argument on a CPU, and makes the loss NaN on a GPU.
+// element) of statistics_dtype of the logits. lse gets log(sum(exp(row))), all that backward needs beside the logits.
+// The loss of no rows is 0. A label outside [0, V) throws std::invalid_argument on a CPU, and makes the loss NaN on a
+// GPU.
 using SoftmaxCrossEntropyForward = void(const ExecContext& exec, ConstView logits, ConstView labels,
                                         double label_smoothing, View lse, View loss);
 

@@ -154,8 +154,8 @@ struct ConstView {
 };
 
 // Where a backward kernel puts a gradient. The first write of a step overwrites whatever the memory holds (it may be
-// NaN), later ones add. A null view means that this gradient is not wanted. On a GPU it is f32 or bf16, whatever the type
-// of the activations; on a CPU of their type.
+// NaN), later ones add. A null view means that this gradient is not wanted. On a GPU it is f32 or bf16, whatever the
+// type of the activations; on a CPU of their type.
 struct GradView {
   View view;
   bool accumulate = false;

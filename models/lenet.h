@@ -1,4 +1,5 @@
-// LeNet-5 with ReLU and max pooling, after LeCun et al., "Gradient-based learning applied to document recognition", 1998.
+// LeNet-5 with ReLU and max pooling, after LeCun et al., "Gradient-based learning applied to document recognition",
+// 1998.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@ Model wrap(std::unique_ptr<M> module) {
 }
 
 Model make_mlp(const ModelOptions& options) {
-  return wrap(std::make_unique<Mlp>(MlpConfig{
-      .inputs = options.sample_shape.numel(), .classes = options.classes, .dropout = options.dropout}));
+  return wrap(std::make_unique<Mlp>(
+      MlpConfig{.inputs = options.sample_shape.numel(), .classes = options.classes, .dropout = options.dropout}));
 }
 
 Model make_lenet(const ModelOptions& options) {

@@ -20,9 +20,8 @@ struct Circle : DatasetOf<float> {
 // y = x * x, with dx = 2 x dy: without it the model could not see a circle.
 Tensor square(const Tensor& x) {
   Tensor y = multiply(x.detach(), x.detach());
-  record("square", {&x}, {&y}, [x = x.detach()](Backward& backward) {
-    backward.pass(0, scale(multiply(x, backward.dy()), 2.0));
-  });
+  record("square", {&x}, {&y},
+         [x = x.detach()](Backward& backward) { backward.pass(0, scale(multiply(x, backward.dy()), 2.0)); });
   return y;
 }
 
@@ -40,7 +39,9 @@ int main(int, char** argv) {
     Circle data;
     Net model;
     Trainer trainer(model, [&](const Tensor& x) { return model.forward(x); }, data, &data, world.group(),
-                    {.split = {.batch_per_rank = 32, .world_size = 2}, .steps = 300, .optimizer = AdamWConfig{},
+                    {.split = {.batch_per_rank = 32, .world_size = 2},
+                     .steps = 300,
+                     .optimizer = AdamWConfig{},
                      .schedule = {.peak = 0.01}});
     const auto result = trainer.run();
     if (world.rank() == 0) std::printf("accuracy %.3f on %d ranks\n", result->accuracy, world.size());

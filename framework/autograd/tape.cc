@@ -61,7 +61,8 @@ void Tape::append(const char* name, std::span<const Tensor* const> inputs, std::
   for (const Tensor* input : inputs) {
     const auto& variable = input->variable();
     if (variable != nullptr) {
-      expect(!variable->consumed, "{}: an earlier op overwrites this input in backward; expected no second reader", name);
+      expect(!variable->consumed, "{}: an earlier op overwrites this input in backward; expected no second reader",
+             name);
       if (variable->parameter == nullptr) ++variable->readers;
     }
     node.inputs.push_back(variable);
@@ -115,7 +116,8 @@ std::vector<Parameter*> Tape::gradient_order(const Tensor& loss) const { return 
 void Tape::backward(const Tensor& loss, double seed, GradientSink* sink) {
   const Plan planned = plan(loss);
   if (sink != nullptr) sink->begin(planned.order_of_last_write());
-  for (Parameter* parameter : planned.writes) parameter->variable().owed_writes = 0;  // an earlier backward may have thrown
+  for (Parameter* parameter : planned.writes)
+    parameter->variable().owed_writes = 0;  // an earlier backward may have thrown
   for (Parameter* parameter : planned.writes) ++parameter->variable().owed_writes;
 
   loss.variable()->grad = Tensor::empty(loss.shape(), loss.dtype());

@@ -36,8 +36,9 @@ class Backward {
   // Gradient of the loss with respect to an output; undefined where the loss does not depend on that output.
   const Tensor& dy(int output = 0) const { return output_grads_[static_cast<std::size_t>(output)]; }
   bool needs(int input) const { return inputs_[static_cast<std::size_t>(input)] != nullptr; }
-  // Where the gradient of an input goes, and whether to overwrite or to add; null where it is not needed. An activation's
-  // gradient is allocated with the given shape and type, a parameter's keeps its own type. One call per input.
+  // Where the gradient of an input goes, and whether to overwrite or to add; null where it is not needed. An
+  // activation's gradient is allocated with the given shape and type, a parameter's keeps its own type. One call per
+  // input.
   GradView target(int input, const Shape& shape, DType dtype);
   // Hands over a tensor that is the gradient of an input, without a copy where none is needed. It may be handed to
   // several inputs: whoever adds to it later gets a copy of its own.
@@ -90,12 +91,13 @@ class Tape {
 // True where ops are being recorded and one of the tensors needs a gradient: an op saves what backward needs only then.
 bool needs_grad(std::initializer_list<const Tensor*> inputs);
 
-// Appends a node to the current tape and marks the outputs as needing a gradient; does nothing unless needs_grad(inputs).
+// Appends a node to the current tape and marks the outputs as needing a gradient; does nothing unless
+// needs_grad(inputs).
 void record(const char* name, std::initializer_list<const Tensor*> inputs, std::initializer_list<Tensor*> outputs,
             Tape::BackwardFunction backward);
 
-// The same for an op of one input whose backward overwrites that input's memory. Throws std::invalid_argument if another
-// node reads the input, now or later.
+// The same for an op of one input whose backward overwrites that input's memory. Throws std::invalid_argument if
+// another node reads the input, now or later.
 void record_consuming(const char* name, const Tensor& input, Tensor* output, Tape::BackwardFunction backward);
 
 }  // namespace lockstep

@@ -25,15 +25,14 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype) {
 
 Tensor Tensor::from_host(ConstView values, const Shape& shape) {
   Tensor tensor = empty(shape, values.dtype);
-  expect(values.numel() == shape.numel(), "from_host: expected {} values for shape {}, got {}", shape.numel(),
-         shape, values.numel());
+  expect(values.numel() == shape.numel(), "from_host: expected {} values for shape {}, got {}", shape.numel(), shape,
+         values.numel());
   tensor.copy_from_host(values);
   return tensor;
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  expect(shape.numel() == numel(), "reshape: expected a shape of {} elements for {}, got {}", numel(),
-         shape_, shape);
+  expect(shape.numel() == numel(), "reshape: expected a shape of {} elements for {}, got {}", numel(), shape_, shape);
   Tensor tensor = *this;
   tensor.shape_ = shape;
   return tensor;

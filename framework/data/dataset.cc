@@ -15,8 +15,7 @@ Dataset::Dataset(DatasetInfo info, DType sample_dtype) : info_(std::move(info)),
   expect(info_.num_classes >= 1, "{}: expected at least 1 class, got {}", name, info_.num_classes);
   // A batch puts one extent in front.
   expect(shape.rank() >= 1 && shape.rank() < Shape::kMaxRank && shape.numel() >= 1,
-         "{}: expected a sample shape of 1 to {} dimensions, none of them 0, got {}", name, Shape::kMaxRank - 1,
-         shape);
+         "{}: expected a sample shape of 1 to {} dimensions, none of them 0, got {}", name, Shape::kMaxRank - 1, shape);
 
   if (info_.mean.empty() && info_.stddev.empty()) return;
   const auto channels = static_cast<std::size_t>(shape[-1]);

@@ -71,8 +71,7 @@ class SyntheticDataset : public DatasetOf<std::uint8_t> {
 
 std::unique_ptr<DatasetOf<std::uint8_t>> synthetic_dataset(const SyntheticOptions& options) {
   const Shape& shape = options.sample_shape;
-  expect(shape.rank() == 3 && shape.numel() >= 1, "synthetic: expected a sample shape (H, W, C), got {}",
-         shape);
+  expect(shape.rank() == 3 && shape.numel() >= 1, "synthetic: expected a sample shape (H, W, C), got {}", shape);
   return std::make_unique<SyntheticDataset>(options);
 }
 

@@ -27,7 +27,8 @@ const std::byte* at(const ConstView& view, std::int64_t element) {
   return static_cast<const std::byte*>(view.data) + element * dtype_bytes(view.dtype);
 }
 
-// In the memory of the current context's device: one rank alone may be on a GPU. The threads of several have no context.
+// In the memory of the current context's device: one rank alone may be on a GPU. The threads of several have no
+// context.
 void copy_elements(const std::byte* from, std::byte* to, std::int64_t count, DType dtype) {
   copy_on_device(context().device(), to, from, static_cast<std::size_t>(count * dtype_bytes(dtype)));
 }

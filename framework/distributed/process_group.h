@@ -72,8 +72,8 @@ class ProcessGroup {
   // Finished when every rank has issued it.
   Work barrier(std::string_view label = {});
 
-  // Throws what has made this group fail, if anything has. On a GPU, where no wait() blocks, the host learns of it late,
-  // and an aborted collective leaves garbage: call it after waiting for the device, before the result is used.
+  // Throws what has made this group fail, if anything has. On a GPU, where no wait() blocks, the host learns of it
+  // late, and an aborted collective leaves garbage: call it after waiting for the device, before the result is used.
   virtual void check() const {}
   // Puts what the current compute stream holds so far under the deadline of one collective: a captured step, whose
   // collectives no issue has announced.

@@ -12,8 +12,8 @@ namespace lockstep {
 // Each rank sends 2 (N-1)/N of the tensor's bytes, which is the least possible; so where the links are the limit, with
 // a bandwidth of B bytes/s and a latency of L seconds a step, it takes 2 (N-1)/N bytes / B + 2 (N-1) L seconds, nearly
 // the same for any number of ranks. (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-// workstations", 2009.) Blocks until it is done; on a GPU the compute stream does. All ranks end with equal bits. Errors
-// are those of send_recv.
+// workstations", 2009.) Blocks until it is done; on a GPU the compute stream does. All ranks end with equal bits.
+// Errors are those of send_recv.
 void ring_all_reduce(ProcessGroup& group, View tensor);
 
 }  // namespace lockstep

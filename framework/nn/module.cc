@@ -47,7 +47,9 @@ void Module::register_parameter(std::string name, std::shared_ptr<Parameter> par
   parameters_.emplace_back(std::move(name), std::move(parameter));
 }
 
-void Module::register_buffer(std::string name, Tensor value) { buffers_.push_back({std::move(name), std::move(value)}); }
+void Module::register_buffer(std::string name, Tensor value) {
+  buffers_.push_back({std::move(name), std::move(value)});
+}
 
 void Module::register_module(std::string name, Module& module) { modules_.emplace_back(std::move(name), &module); }
 

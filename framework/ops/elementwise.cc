@@ -10,8 +10,9 @@ namespace lockstep {
 namespace {
 
 void expect_same(const char* op, const Tensor& a, const Tensor& b) {
-  expect(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: expected tensors of one shape and type, got {} {} and {} {}",
-         op, a.shape(), dtype_name(a.dtype()), b.shape(), dtype_name(b.dtype()));
+  expect(a.shape() == b.shape() && a.dtype() == b.dtype(),
+         "{}: expected tensors of one shape and type, got {} {} and {} {}", op, a.shape(), dtype_name(a.dtype()),
+         b.shape(), dtype_name(b.dtype()));
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace lockstep {
 
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
   expect(x.shape().rank() >= 1 && gamma.shape() == Shape{x.dim(-1)} && beta.shape() == gamma.shape(),
-         "layer_norm: expected x (..., C), gamma (C) and beta (C), got {}, {} and {}", x.shape(),
-         gamma.shape(), beta.shape());
+         "layer_norm: expected x (..., C), gamma (C) and beta (C), got {}, {} and {}", x.shape(), gamma.shape(),
+         beta.shape());
   expect(gamma.dtype() == x.dtype() && beta.dtype() == x.dtype(),
          "layer_norm: expected x, gamma and beta of one type, got {}, {} and {}", dtype_name(x.dtype()),
          dtype_name(gamma.dtype()), dtype_name(beta.dtype()));

@@ -14,8 +14,7 @@ namespace {
 
 void expect_logits_and_labels(const char* op, const Tensor& logits, const Tensor& labels) {
   expect(logits.shape().rank() == 2 && labels.shape() == Shape{logits.dim(0)},
-         "{}: expected logits (N, V) and labels (N), got {} and {}", op, logits.shape(),
-         labels.shape());
+         "{}: expected logits (N, V) and labels (N), got {} and {}", op, logits.shape(), labels.shape());
   expect(labels.dtype() == DType::i32, "{}: expected labels of type i32, got {}", op, dtype_name(labels.dtype()));
 }
 

@@ -61,8 +61,8 @@ void Optimizer::begin_step(double learning_rate) {
 }
 
 void Optimizer::update(Range range, const double* grad_scale) {
-  expect(range.offset % ParameterArena::kChunk == 0, "optimizer: expected a range that starts on a multiple of {}, got {}",
-         ParameterArena::kChunk, range.offset);
+  expect(range.offset % ParameterArena::kChunk == 0,
+         "optimizer: expected a range that starts on a multiple of {}, got {}", ParameterArena::kChunk, range.offset);
   const std::int64_t chunk = range.offset / ParameterArena::kChunk;
   const std::int64_t chunks = (range.count + ParameterArena::kChunk - 1) / ParameterArena::kChunk;
   update_range({.param = slice(arena_.values(), range),

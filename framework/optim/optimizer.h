@@ -24,8 +24,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Starts the next step with this learning rate; then every range of the arena is updated once. Of a captured step only
-  // the updates are part: this is called before each replay, and what they read is stored in device memory.
+  // Starts the next step with this learning rate; then every range of the arena is updated once. Of a captured step
+  // only the updates are part: this is called before each replay, and what they read is stored in device memory.
   void begin_step(double learning_rate);
   // Updates a range that starts on a chunk. grad_scale, in device memory, multiplies the gradient; null: 1.
   void update(Range range, const double* grad_scale = nullptr);

@@ -17,8 +17,8 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multi
 
 ParameterArena::ParameterArena(std::span<Parameter* const> order, const BucketCaps& caps) {
   expect(!order.empty(), "arena: expected at least one parameter");
-  expect(caps.first_mib > 0 && caps.cap_mib > 0, "arena: expected bucket caps above 0 MiB, got {} and {}", caps.first_mib,
-         caps.cap_mib);
+  expect(caps.first_mib > 0 && caps.cap_mib > 0, "arena: expected bucket caps above 0 MiB, got {} and {}",
+         caps.first_mib, caps.cap_mib);
   const DType dtype = order.front()->value.dtype();
   std::unordered_set<const Parameter*> seen;
   std::int64_t end = 0;

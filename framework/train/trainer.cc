@@ -16,7 +16,12 @@ namespace lockstep {
 
 Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, const Dataset* validation,
                  ProcessGroup& group, const TrainerOptions& options)
-    : model_(model), logits_(std::move(logits)), train_(train), validation_(validation), group_(group), options_(options) {
+    : model_(model),
+      logits_(std::move(logits)),
+      train_(train),
+      validation_(validation),
+      group_(group),
+      options_(options) {
   options_.step.accumulate = static_cast<int>(options.split.accumulate);
   auto loss = [this](const DeviceBatch& batch) {
     return softmax_cross_entropy(logits_(batch.samples), batch.labels, options_.label_smoothing);
@@ -91,7 +96,8 @@ void Trainer::save() const {
 
 std::vector<NamedTensor> Trainer::state() const {
   std::vector<NamedTensor> tensors = model_tensors(model_);
-  for (NamedTensor& moment : optimizer_tensors(step_->arena(), step_->optimizer())) tensors.push_back(std::move(moment));
+  for (NamedTensor& moment : optimizer_tensors(step_->arena(), step_->optimizer()))
+    tensors.push_back(std::move(moment));
   return tensors;
 }
 

@@ -20,13 +20,14 @@ void map(const ExecContext& exec, GradView y, F f) {
 }  // namespace
 
 void cpu::fill(const ExecContext& exec, View y, double value) {
-  with_float_type(y.dtype, [&]<class T>(T) { map<T>(exec, {y, false}, [v = static_cast<T>(value)](auto) { return v; }); });
+  with_float_type(y.dtype, [&]<class T>(T) {
+    map<T>(exec, {y, false}, [v = static_cast<T>(value)](auto) { return v; });
+  });
 }
 
 void cpu::accumulate(const ExecContext& exec, ConstView source, GradView target) {
-  with_float_type(source.dtype, [&]<class T>(T) {
-    map<T>(exec, target, [x = source.as<T>()](auto i) { return x[i]; });
-  });
+  with_float_type(source.dtype,
+                  [&]<class T>(T) { map<T>(exec, target, [x = source.as<T>()](auto i) { return x[i]; }); });
 }
 
 void cpu::add(const ExecContext& exec, ConstView a, ConstView b, View y) {

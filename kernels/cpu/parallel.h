@@ -19,7 +19,7 @@ void parallel_for(const ExecContext& exec, std::int64_t n, std::int64_t grain, B
     if (n > 0) body(std::int64_t{0}, n);
     return;
   }
-#pragma omp parallel for num_threads(static_cast<int>(parts)) schedule(static, 1)
+#pragma omp parallel for num_threads(static_cast <int>(parts)) schedule(static, 1)
   for (std::int64_t part = 0; part < parts; ++part) body(n * part / parts, n * (part + 1) / parts);
 }
 

@@ -56,8 +56,7 @@ template <class F>
 void backward(const ExecContext& exec, ConstView dy, ConstView saved, GradView dx) {
   if (!dx) return;
   cuda::with_float_type(dy.dtype, [&]<class T>(T) {
-    cuda::with_float_type(dx.view.dtype,
-                          [&]<class G>(G) { cuda::map<G>(exec, dx, F{}, dy.as<T>(), saved.as<T>()); });
+    cuda::with_float_type(dx.view.dtype, [&]<class G>(G) { cuda::map<G>(exec, dx, F{}, dy.as<T>(), saved.as<T>()); });
   });
 }
 

@@ -73,8 +73,7 @@ void run(const ExecContext& exec, const Pass& pass, const Candidate& candidate) 
   candidate.graph == nullptr ? run_direct(exec, pass) : run_graph(exec, pass, candidate);
 }
 
-ConvProblem problem_of(const ExecContext& exec, const Pass& pass, const Shape& x, const Shape& weight,
-                       const Shape& y) {
+ConvProblem problem_of(const ExecContext& exec, const Pass& pass, const Shape& x, const Shape& weight, const Shape& y) {
   std::uintptr_t bits = 16;
   for (const void* address : {pass.a.data, pass.b.data, pass.bias.data, static_cast<const void*>(pass.out.view.data)}) {
     bits |= reinterpret_cast<std::uintptr_t>(address);
@@ -105,8 +104,7 @@ ConvProblem problem_of(const ExecContext& exec, const Pass& pass, const Shape& x
 void add_graph(Plan& plan, const ConvProblem& problem) {
   auto graph = std::make_unique<ConvGraph>(problem);
   for (int i = 0; i < graph->plans(); ++i) {
-    plan.candidates.push_back(
-        {.graph = graph.get(), .plan = i, .dtype = problem.out_dtype, .adds_bias = problem.bias});
+    plan.candidates.push_back({.graph = graph.get(), .plan = i, .dtype = problem.out_dtype, .adds_bias = problem.bias});
   }
   if (graph->plans() > 0) plan.graphs.push_back(std::move(graph));
 }
@@ -158,8 +156,7 @@ void convolve(const ExecContext& exec, const Pass& pass, const Shape& x, const S
 void cuda::conv2d_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
                           const Conv2dParams& params, View y) {
   if (y.numel() == 0) return;
-  convolve(exec,
-           {.kind = ConvPass::forward, .a = x, .b = weight, .bias = bias, .params = params, .out = {y, false}},
+  convolve(exec, {.kind = ConvPass::forward, .a = x, .b = weight, .bias = bias, .params = params, .out = {y, false}},
            x.shape, weight.shape, y.shape);
 }
 
@@ -172,8 +169,7 @@ void cuda::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, C
     return;
   }
   if (dx) {
-    convolve(exec,
-             {.kind = ConvPass::data_gradient, .a = dy, .b = weight, .bias = {}, .params = params, .out = dx},
+    convolve(exec, {.kind = ConvPass::data_gradient, .a = dy, .b = weight, .bias = {}, .params = params, .out = dx},
              x.shape, weight.shape, dy.shape);
   }
   if (dweight) {

@@ -60,8 +60,8 @@ struct Key {
         tf32(exec.allow_tf32),
         deterministic(exec.deterministic) {
     std::uintptr_t bits = 16;
-    for (const void* address : {p.a.data, p.b.data, static_cast<const void*>(p.out.data),
-                                static_cast<const void*>(p.bias)}) {
+    for (const void* address :
+         {p.a.data, p.b.data, static_cast<const void*>(p.out.data), static_cast<const void*>(p.bias)}) {
       bits |= reinterpret_cast<std::uintptr_t>(address);
     }
     alignment = static_cast<int>(bits & (~bits + 1));
@@ -112,8 +112,7 @@ class Plan {
     Descriptor<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
     LOCKSTEP_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference.handle));
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-      LOCKSTEP_CUBLAS_CHECK(
-          cublasLtMatmulPreferenceSetAttribute(preference.handle, attribute, &value, sizeof(value)));
+      LOCKSTEP_CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference.handle, attribute, &value, sizeof(value)));
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
     // Where the depth is split, the parts are added in f32 and in order.
@@ -127,8 +126,10 @@ class Plan {
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle, operation_.handle, b_.handle, a_.handle, out_.handle, out_.handle,
                                        preference.handle, kCandidates, algorithms_.data(), &count_);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) count_ = 0;
-    else LOCKSTEP_CUBLAS_CHECK(status);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+      count_ = 0;
+    else
+      LOCKSTEP_CUBLAS_CHECK(status);
   }
 
   int algorithms() const { return count_; }
@@ -137,10 +138,10 @@ class Plan {
     if (p.epilogue != Epilogue::none) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     const float one = 1;
     const float beta = p.accumulate ? 1.0F : 0.0F;
-    LOCKSTEP_CUBLAS_CHECK(cublasLtMatmul(handle, operation_.handle, &one, p.b.data, b_.handle, p.a.data, a_.handle,
-                                         &beta, p.out.data, out_.handle, p.out.data, out_.handle, &algorithms_[static_cast<std::size_t>(algorithm)].algo,
-                                         exec.workspace->reserve(kWorkspaceBytes), kWorkspaceBytes,
-                                         static_cast<cudaStream_t>(exec.stream)));
+    LOCKSTEP_CUBLAS_CHECK(cublasLtMatmul(
+        handle, operation_.handle, &one, p.b.data, b_.handle, p.a.data, a_.handle, &beta, p.out.data, out_.handle,
+        p.out.data, out_.handle, &algorithms_[static_cast<std::size_t>(algorithm)].algo,
+        exec.workspace->reserve(kWorkspaceBytes), kWorkspaceBytes, static_cast<cudaStream_t>(exec.stream)));
   }
 
   int choice = -1;
@@ -197,10 +198,9 @@ bool matmul(const ExecContext& exec, const Matmul& product) {
   }
   if (plan->algorithms() == 0) return false;
   if (plan->choice < 0) {
-    plan->choice = choose(
-        exec, key.text(), plan->algorithms(),
-        [&](int candidate, const ExecContext& own) { plan->run(handle, own, product, candidate); },
-        {product.out, product.accumulate});
+    plan->choice = choose(exec, key.text(), plan->algorithms(),
+                          [&](int candidate, const ExecContext& own) { plan->run(handle, own, product, candidate); },
+                          {product.out, product.accumulate});
   }
   plan->run(handle, exec, product, plan->choice);
   return true;

@@ -7,12 +7,12 @@ namespace {
 
 using std::int64_t;
 
-constexpr int kTile = 8;            // channels of a pixel that a thread computes
-constexpr int kDepthChunk = 512;    // weights of so many products are held in shared memory, for kTile channels
-constexpr unsigned kPixels = 128;   // of a block, one for each thread
+constexpr int kTile = 8;           // channels of a pixel that a thread computes
+constexpr int kDepthChunk = 512;   // weights of so many products are held in shared memory, for kTile channels
+constexpr unsigned kPixels = 128;  // of a block, one for each thread
 
-// The forward pass and the gradient of x are one sum: each pixel of the target adds, over the taps of the kernel and the
-// channels of the source, source elements times weights.
+// The forward pass and the gradient of x are one sum: each pixel of the target adds, over the taps of the kernel and
+// the channels of the source, source elements times weights.
 struct Geometry {
   int height, width;  // of the target
   int source_height, source_width;
@@ -222,9 +222,8 @@ void cuda::direct_weight_gradient(const ExecContext& exec, ConstView dy, ConstVi
   with_float_type(dy.dtype, [&]<class T>(T) {
     Launch(exec, blocks, kWeightThreads)(weight_kernel<T>, g, dy.as<T>(), x.as<T>(), part_pixels, sums);
   });
-  with_float_type(dweight.view.dtype, [&]<class G>(G) {
-    add_rows(exec, sums, parts, weights, dweight.view.as<G>(), dweight.accumulate);
-  });
+  with_float_type(dweight.view.dtype,
+                  [&]<class G>(G) { add_rows(exec, sums, parts, weights, dweight.view.as<G>(), dweight.accumulate); });
 }
 
 }  // namespace lockstep::kernels

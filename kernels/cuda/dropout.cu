@@ -44,9 +44,9 @@ void cuda::dropout(const ExecContext& exec, ConstView x, double p, const RandomS
       const T* const in = x.as<T>();
       G* const out = y.view.as<G>();
       const int64_t units = samples * ((sample_size + N - 1) / N);
-      Launch(exec, blocks_for(units, kThreads))(
-          dropout_kernel<N, T, G>, in, samples, sample_size, sample_size % N == 0 && aligned(in, out),
-          static_cast<float>(p), static_cast<float>(1 / (1 - p)), state, op, y.accumulate, out);
+      Launch(exec, blocks_for(units, kThreads))(dropout_kernel<N, T, G>, in, samples, sample_size,
+                                                sample_size % N == 0 && aligned(in, out), static_cast<float>(p),
+                                                static_cast<float>(1 / (1 - p)), state, op, y.accumulate, out);
     });
   });
 }

@@ -57,8 +57,7 @@ void cuda::multiply_backward(const ExecContext& exec, ConstView dy, ConstView ot
 void cuda::scale(const ExecContext& exec, ConstView x, double factor, GradView y) {
   if (!y) return;
   with_float_type(x.dtype, [&]<class T>(T) {
-    with_float_type(y.view.dtype,
-                    [&]<class G>(G) { map<G>(exec, y, Times{static_cast<float>(factor)}, x.as<T>()); });
+    with_float_type(y.view.dtype, [&]<class G>(G) { map<G>(exec, y, Times{static_cast<float>(factor)}, x.as<T>()); });
   });
 }
 

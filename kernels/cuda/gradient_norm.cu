@@ -26,7 +26,10 @@ __global__ void __launch_bounds__(kNormThreads)
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t left = n - (begin + offset + u * kStride);
       values[u] = cuda::load<N>(gradients + begin + offset + u * kStride,
-                                static_cast<int>(left < 0 ? 0 : left < N ? left : N), vectors);
+                                static_cast<int>(left < 0   ? 0
+                                                 : left < N ? left
+                                                            : N),
+                                vectors);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {

@@ -59,8 +59,8 @@ template <class In, class Out>
 void normalize_as(const ExecContext& exec, ConstView x, const Channels& channels, View y) {
   const In* const in = x.as<In>();
   Out* const out = y.as<Out>();
-  cuda::Launch(exec, cuda::blocks_for(x.numel(), 8 * cuda::kThreads))(
-      normalize_kernel<In, Out>, in, x.numel(), cuda::aligned(in, out), channels, out);
+  cuda::Launch(exec, cuda::blocks_for(x.numel(), 8 * cuda::kThreads))(normalize_kernel<In, Out>, in, x.numel(),
+                                                                      cuda::aligned(in, out), channels, out);
 }
 
 }  // namespace

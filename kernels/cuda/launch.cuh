@@ -24,8 +24,8 @@ __device__ inline void begin_kernel() {
 #endif
 }
 
-// Blocks that cover `items`, `per_block` each. Kernels step over the grid, so that more are never needed than keep a GPU
-// busy; the number depends on the problem alone, so that sums which follow the grid are the same on every GPU.
+// Blocks that cover `items`, `per_block` each. Kernels step over the grid, so that more are never needed than keep a
+// GPU busy; the number depends on the problem alone, so that sums which follow the grid are the same on every GPU.
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
   constexpr std::int64_t kMostBlocks = 2048;
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + per_block - 1) / per_block, 1, kMostBlocks));

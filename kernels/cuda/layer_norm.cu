@@ -138,8 +138,8 @@ void cuda::layer_norm_forward(const ExecContext& exec, ConstView x, ConstView ga
     const int64_t columns = x.shape[1];
     const bool vectors = columns % kVector<T> == 0 && aligned(x.as<T>(), gamma.as<T>(), beta.as<T>(), y.as<T>());
     Launch(exec, blocks_for(x.shape[0], kRowsOfBlock))(forward_kernel<T>, x.as<T>(), gamma.as<T>(), beta.as<T>(),
-                                                       static_cast<float>(eps), x.shape[0], columns, vectors,
-                                                       y.as<T>(), mean.as<float>(), rstd.as<float>());
+                                                       static_cast<float>(eps), x.shape[0], columns, vectors, y.as<T>(),
+                                                       mean.as<float>(), rstd.as<float>());
   });
 }
 
@@ -152,8 +152,7 @@ void cuda::layer_norm_backward(const ExecContext& exec, ConstView dy, ConstView 
     if (dx && rows > 0) {
       with_float_type(dx.view.dtype, [&]<class G>(G) {
         constexpr int N = kVector<T, G>;
-        const bool vectors =
-            columns % N == 0 && aligned(dy.as<T>(), x.as<T>(), gamma.as<T>(), dx.view.as<G>());
+        const bool vectors = columns % N == 0 && aligned(dy.as<T>(), x.as<T>(), gamma.as<T>(), dx.view.as<G>());
         Launch(exec, blocks_for(rows, kRowsOfBlock))(backward_rows<N, T, G>, dy.as<T>(), x.as<T>(), gamma.as<T>(),
                                                      mean.as<float>(), rstd.as<float>(), rows, columns, vectors,
                                                      dx.accumulate, dx.view.as<G>());

@@ -1,6 +1,7 @@
-// Choosing among the algorithms that a library offers for a problem. It happens in the plan phase, when a problem is met
-// for the first time; from then on the choice stands. A choice is the number of a candidate in the library's own list,
-// which is the same wherever library and GPU are the same: ranks can share choices, and a run can be repeated with them.
+// Choosing among the algorithms that a library offers for a problem. It happens in the plan phase, when a problem is
+// met for the first time; from then on the choice stands. A choice is the number of a candidate in the library's own
+// list, which is the same wherever library and GPU are the same: ranks can share choices, and a run can be repeated
+// with them.
 #pragma once
 
 #include <functional>
@@ -16,9 +17,9 @@ namespace lockstep::kernels::cuda {
 using RunCandidate = std::function<void(int candidate, const ExecContext& exec)>;
 
 // The choice for `problem`, among candidates [0, count): the one on record, else the first where results are to be
-// deterministic, else the one that is fastest on the stream's GPU, which goes on record. For that it runs them all, many
-// times, and waits for the GPU; `target` is what they write: where they add to it, its contents are put back. Throws
-// while the stream is captured, naming the problem, and where no candidate runs.
+// deterministic, else the one that is fastest on the stream's GPU, which goes on record. For that it runs them all,
+// many times, and waits for the GPU; `target` is what they write: where they add to it, its contents are put back.
+// Throws while the stream is captured, naming the problem, and where no candidate runs.
 int choose(const ExecContext& exec, const std::string& problem, int count, const RunCandidate& run,
            const GradView& target);
 

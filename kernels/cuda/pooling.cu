@@ -61,7 +61,8 @@ struct Geometry {
   __device__ int last_window(int place, int windows) const { return min((place + padding) / stride, windows - 1); }
 };
 
-// Calls body(image, row, column, channel, count) for the calling thread's vectors of a (images, rows, columns, channels).
+// Calls body(image, row, column, channel, count) for the calling thread's vectors of a (images, rows, columns,
+// channels).
 template <int N, class Body>
 __device__ void for_vectors(int64_t images, int rows, int columns, int64_t channels, Body body) {
   const int64_t vectors = (channels + N - 1) / N;  // of a pixel
@@ -114,31 +115,32 @@ __global__ void max_forward_kernel(Geometry g, const T* x, bool vectors, T* y) {
                  });
 }
 
-// Windows that do not overlap. The image falls into cells of stride^2 pixels, each with at most one window at its start:
-// a thread reads the window once and writes the cell.
+// Windows that do not overlap. The image falls into cells of stride^2 pixels, each with at most one window at its
+// start: a thread reads the window once and writes the cell.
 template <int N, class T, class G>
 __global__ void max_backward_by_cell(Geometry g, const T* dy, const T* x, bool vectors, bool accumulate, G* dx) {
   cuda::begin_kernel();
   const int rows = (g.height + g.padding + g.stride - 1) / g.stride;
   const int columns = (g.width + g.padding + g.stride - 1) / g.stride;
-  for_vectors<N>(
-      g.images, rows, columns, g.channels,
-      [&](int64_t image, int out_row, int out_column, int64_t channel, int count) {
-        const bool has_window = out_row < g.out_height && out_column < g.out_width;
-        const Winners<N> winners(g, x, image, out_row, out_column, channel, has_window ? count : 0, vectors);
-        Floats<N> grad{};
-        if (has_window) grad = cuda::load<N>(dy + g.out(image, out_row, out_column, channel), count, vectors);
-        const int top = out_row * g.stride - g.padding;
-        const int left = out_column * g.stride - g.padding;
-        for (int row = max(top, 0); row < min(top + g.stride, g.height); ++row) {
-          for (int column = max(left, 0); column < min(left + g.stride, g.width); ++column) {
-            Floats<N> values;
+  for_vectors<N>(g.images, rows, columns, g.channels,
+                 [&](int64_t image, int out_row, int out_column, int64_t channel, int count) {
+                   const bool has_window = out_row < g.out_height && out_column < g.out_width;
+                   const Winners<N> winners(g, x, image, out_row, out_column, channel, has_window ? count : 0, vectors);
+                   Floats<N> grad{};
+                   if (has_window)
+                     grad = cuda::load<N>(dy + g.out(image, out_row, out_column, channel), count, vectors);
+                   const int top = out_row * g.stride - g.padding;
+                   const int left = out_column * g.stride - g.padding;
+                   for (int row = max(top, 0); row < min(top + g.stride, g.height); ++row) {
+                     for (int column = max(left, 0); column < min(left + g.stride, g.width); ++column) {
+                       Floats<N> values;
 #pragma unroll
-            for (int k = 0; k < N; ++k) values[k] = winners.place[k] == row * g.width + column ? grad[k] : 0.0F;
-            cuda::write(dx + g.in(image, row, column, channel), values, count, vectors, accumulate);
-          }
-        }
-      });
+                       for (int k = 0; k < N; ++k)
+                         values[k] = winners.place[k] == row * g.width + column ? grad[k] : 0.0F;
+                       cuda::write(dx + g.in(image, row, column, channel), values, count, vectors, accumulate);
+                     }
+                   }
+                 });
 }
 
 // Windows that overlap: a thread looks into every window that its pixel lies in.
@@ -223,9 +225,9 @@ void cuda::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView 
       const bool apart = g.kernel <= g.stride;
       const auto kernel = apart ? max_backward_by_cell<N, T, G> : max_backward_by_pixel<N, T, G>;
       const int64_t pixels = x.numel() / g.channels / (apart ? g.stride * g.stride : 1) + 1;
-      Launch(exec, blocks_of<N>(pixels, g.channels))(
-          kernel, g, dy.as<T>(), x.as<T>(), whole_vectors(g.channels, dy.as<T>(), x.as<T>(), dx.view.as<G>()),
-          dx.accumulate, dx.view.as<G>());
+      Launch(exec, blocks_of<N>(pixels, g.channels))(kernel, g, dy.as<T>(), x.as<T>(),
+                                                     whole_vectors(g.channels, dy.as<T>(), x.as<T>(), dx.view.as<G>()),
+                                                     dx.accumulate, dx.view.as<G>());
     });
   });
 }

@@ -34,8 +34,8 @@ __device__ T warp_reduce(T value, Combine combine) {
   return value;
 }
 
-// The result is the same in every thread. blockDim.x is a multiple of 32; `nothing` changes no value that it is combined
-// with.
+// The result is the same in every thread. blockDim.x is a multiple of 32; `nothing` changes no value that it is
+// combined with.
 template <class Combine, class T>
 __device__ T block_reduce(T value, T nothing, Combine combine) {
   __shared__ T of_warp[kWarp];

@@ -53,10 +53,9 @@ void cuda::sum_backward(const ExecContext& exec, ConstView dy, double factor, Gr
   if (!dx || dx.view.numel() == 0) return;
   with_float_type(dx.view.dtype, [&]<class G>(G) {
     const std::int64_t n = dx.view.numel();
-    Launch(exec, blocks_for(n, kVector<G> * std::int64_t{kThreads}))(broadcast<G>, Scalar(dy),
-                                                                     static_cast<float>(factor), n,
-                                                                     aligned(dx.view.as<G>()), dx.accumulate,
-                                                                     dx.view.as<G>());
+    Launch(exec, blocks_for(n, kVector<G> * std::int64_t{kThreads}))(
+        broadcast<G>, Scalar(dy), static_cast<float>(factor), n, aligned(dx.view.as<G>()), dx.accumulate,
+        dx.view.as<G>());
   });
 }
 

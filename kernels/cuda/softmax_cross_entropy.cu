@@ -8,8 +8,8 @@ namespace {
 using std::int64_t;
 
 constexpr unsigned kRowThreads = 512;     // of a block: many rows, so that a small batch is the work of one block
-constexpr int64_t kLongRow = 4096;         // elements from which on a row is the work of a block
-constexpr int64_t kRowsOfOneBlock = 128;   // up to this many rows a second kernel would cost more than it saves
+constexpr int64_t kLongRow = 4096;        // elements from which on a row is the work of a block
+constexpr int64_t kRowsOfOneBlock = 128;  // up to this many rows a second kernel would cost more than it saves
 
 template <class T>
 struct Logits {
@@ -65,8 +65,8 @@ __device__ float row_loss(const Logits<T>& logits, int64_t row, int label, float
 
 template <bool kByBlock, class T>
 __global__ void __launch_bounds__(kRowThreads, 1)
-    forward_kernel(Logits<T> logits, const std::int32_t* labels, float label_smoothing, float* lse,
-                   cuda::GridSum total, cuda::WriteFloat write) {
+    forward_kernel(Logits<T> logits, const std::int32_t* labels, float label_smoothing, float* lse, cuda::GridSum total,
+                   cuda::WriteFloat write) {
   using Group = cuda::RowGroup<kByBlock>;
   cuda::begin_kernel();
   double sum = 0;  // of the rows of this group, in its first lane
@@ -154,9 +154,8 @@ void cuda::softmax_cross_entropy_forward(const ExecContext& exec, ConstView logi
     with_row_grid(rows, logits.shape[1], [&](auto by_block, unsigned blocks) {
       const GridSum total = grid_sum(exec, blocks, rows == 0 ? 0.0 : 1.0 / static_cast<double>(rows));
       const WriteFloat write{Scalar(loss)};
-      Launch(exec, blocks, kRowThreads)(forward_kernel<by_block.value, T>, Logits<T>(logits),
-                                        labels.as<std::int32_t>(), static_cast<float>(label_smoothing),
-                                        lse.as<float>(), total, write);
+      Launch(exec, blocks, kRowThreads)(forward_kernel<by_block.value, T>, Logits<T>(logits), labels.as<std::int32_t>(),
+                                        static_cast<float>(label_smoothing), lse.as<float>(), total, write);
       finish(exec, total, blocks, write);
     });
   });
@@ -169,8 +168,8 @@ void cuda::softmax_cross_entropy_backward(const ExecContext& exec, ConstView dy,
     const bool vectors = Logits<T>(logits).vectors;
     const int64_t per_thread = vectors ? kVector<T> : 1;
     Launch(exec, blocks_for(logits.numel(), per_thread * kThreads))(
-        backward_kernel<T>, Scalar(dy), labels.as<std::int32_t>(), lse.as<float>(),
-        static_cast<float>(label_smoothing), logits.shape[0], logits.shape[1], vectors, logits.as<T>());
+        backward_kernel<T>, Scalar(dy), labels.as<std::int32_t>(), lse.as<float>(), static_cast<float>(label_smoothing),
+        logits.shape[0], logits.shape[1], vectors, logits.as<T>());
   });
 }
 

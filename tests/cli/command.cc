@@ -20,8 +20,8 @@ std::string read_file(const std::filesystem::path& file) {
 
 CommandResult run(const std::string& arguments, const std::string& environment, const std::string& prefix) {
   const TemporaryDirectory files;
-  const std::string command = "env " + environment + " timeout -k 5 60 " + prefix + " " + command_path() + " " + arguments +
-                              " >" + (files / "out") + " 2>" + (files / "err") + " </dev/null";
+  const std::string command = "env " + environment + " timeout -k 5 60 " + prefix + " " + command_path() + " " +
+                              arguments + " >" + (files / "out") + " 2>" + (files / "err") + " </dev/null";
   const int status = std::system(command.c_str());
   CommandResult result;
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -47,7 +47,8 @@ CommandResult run_gpu_command(const std::string& arguments, const std::string& e
 
 void expect_one_line(const std::string& text, const std::vector<std::string>& parts) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
-  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+  for (const std::string& part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
 }
 
 TemporaryDirectory::TemporaryDirectory() {

@@ -51,7 +51,8 @@ TEST(WrongInput, ADeviceThatIsNotThere) {
 TEST(WrongInput, DataThatIsMissingOrBroken) {
   const TemporaryDirectory directory;
   expect_refused(run_command("train lenet --data " + (directory / "none")), {"none", "dataset-fashion-mnist"});
-  expect_refused(run_command("train lenet --ranks 2 --data " + (directory / "none")), {"none", "dataset-fashion-mnist"});
+  expect_refused(run_command("train lenet --ranks 2 --data " + (directory / "none")),
+                 {"none", "dataset-fashion-mnist"});
 
   const std::string data = directory / "data";
   std::filesystem::copy("/usr/share/datasets/fashion-mnist", data);
@@ -70,8 +71,9 @@ TEST(WrongInput, CheckpointsThatAreMissing) {
 TEST(WrongInput, ContradictoryLaunchVariables) {
   expect_refused(run_command("train lenet --synthetic", "RANK=3 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2"),
                  {"RANK", "WORLD_SIZE", "3", "2"});
-  expect_refused(run_command("train lenet --synthetic --ranks 4", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2"),
-                 {"--ranks", "4", "WORLD_SIZE", "2"});
+  expect_refused(
+      run_command("train lenet --synthetic --ranks 4", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2"),
+      {"--ranks", "4", "WORLD_SIZE", "2"});
 }
 
 TEST(WrongInput, APortThatIsTaken) {
@@ -96,7 +98,8 @@ TEST(Help, IsThereForEveryCommand) {
   }
   const CommandResult version = run_command("--version");
   EXPECT_EQ(version.code, 0);
-  for (const char* part : {"Gloo", "CUDA", "NCCL", "cuDNN"}) EXPECT_NE(version.out.find(part), std::string::npos) << part;
+  for (const char* part : {"Gloo", "CUDA", "NCCL", "cuDNN"})
+    EXPECT_NE(version.out.find(part), std::string::npos) << part;
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ std::vector<pid_t> processes_with(const std::string& text) {
 
 template <class Condition>
 bool within(std::chrono::seconds limit, Condition condition) {
-  for (const auto end = Clock::now() + limit; Clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+  for (const auto end = Clock::now() + limit; Clock::now() < end;
+       std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
     if (condition()) return true;
   }
   return condition();
@@ -51,8 +52,9 @@ bool within(std::chrono::seconds limit, Condition condition) {
 class LongRun {
  public:
   LongRun() : run_(directory_ / "run") {
-    const std::vector<std::string> words = {command_path(), "train", "mlp", "--synthetic", "--device", "cpu", "--ranks", "2", "--threads", "1",
-                                            "--steps", "1000000", "--out", run_};
+    const std::vector<std::string> words = {command_path(), "train",   "mlp",   "--synthetic", "--device",
+                                            "cpu",          "--ranks", "2",     "--threads",   "1",
+                                            "--steps",      "1000000", "--out", run_};
     std::vector<char*> argv;
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
@@ -62,7 +64,8 @@ class LongRun {
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (directory_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
     EXPECT_EQ(posix_spawn(&launcher_, words[0].c_str(), &actions, nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
-    EXPECT_TRUE(within(std::chrono::seconds(40), [&] { return fs::exists(run_ + "/metrics.jsonl") && read_metrics_size() > 0; }));
+    EXPECT_TRUE(within(std::chrono::seconds(40),
+                       [&] { return fs::exists(run_ + "/metrics.jsonl") && read_metrics_size() > 0; }));
   }
   ~LongRun() {
     for (const pid_t process : processes()) kill(process, SIGKILL);

@@ -67,7 +67,11 @@ TEST(Train, ResumesOnAnotherNumberOfRanks) {
 TEST(Train, WritesWhatItPromises) {
   const TemporaryDirectory runs;
   const std::string run = runs / "run";
-  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --global-batch 64 --steps 5 --eval-every 2 --schedule cosine --lr 0.1 --out " + run).code, 0);
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --global-batch 64 --steps 5 --eval-every 2 --schedule "
+                        "cosine --lr 0.1 --out " +
+                        run)
+                .code,
+            0);
   const auto lines = read_metrics(run);
   ASSERT_EQ(lines.size(), 5u);
   for (const auto& line : lines) {
@@ -109,12 +113,13 @@ TEST(Train, StopsWhereTheLossIsNoNumber) {
 
 TEST(Eval, CountsEverySampleOnceOnAnyNumberOfRanks) {
   const TemporaryDirectory runs;
-  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --global-batch 64 --steps 20 --out " + (runs / "run")).code, 0);
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --global-batch 64 --steps 20 --out " + (runs / "run")).code,
+            0);
   std::vector<nlohmann::json> results;
   for (int ranks = 1; ranks <= 3; ++ranks) {
     const std::string json = runs / ("eval" + std::to_string(ranks) + ".json");
-    const CommandResult result = run_command("eval mlp --synthetic --threads 1 --batch-per-rank 77 --checkpoint " + (runs / "run") +
-                                             " --ranks " + std::to_string(ranks) + " --json " + json);
+    const CommandResult result = run_command("eval mlp --synthetic --threads 1 --batch-per-rank 77 --checkpoint " +
+                                             (runs / "run") + " --ranks " + std::to_string(ranks) + " --json " + json);
     ASSERT_EQ(result.code, 0) << result.err;
     std::ifstream stream(json);
     results.push_back(nlohmann::json::parse(stream));

@@ -34,7 +34,8 @@ void expect_no_allocation(ProcessGroup& group) {
   const auto dataset = synthetic_dataset({.size = 512});
   Loader loader(*dataset, std::make_unique<TrainSampler>(dataset->size(), split, group.rank()));
   TrainStep step(
-      model, [&](const DeviceBatch& batch) { return softmax_cross_entropy(model.forward(batch.samples), batch.labels); },
+      model,
+      [&](const DeviceBatch& batch) { return softmax_cross_entropy(model.forward(batch.samples), batch.labels); },
       AdamWConfig{}, group, {.accumulate = 2, .clip_norm = 1.0});
   const auto next = [&] { return to_device(loader.next(), dataset->info()); };
 
