@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/checkpoints.h"
 #include "cli/data_sources.h"
 #include "cli/placement.h"
 #include "framework/core/context.h"
@@ -38,7 +39,8 @@ void visit_fields(EvalArguments& arguments, Visitor&& visit) {
 }
 
 void evaluate_as(const EvalArguments& arguments, World& world) {
-  const std::unique_ptr<Dataset> dataset = open_validation_data(arguments.data, 0);
+  const CheckpointInfo info = checkpoint_of("--checkpoint", arguments.checkpoint, arguments.model);
+  const std::unique_ptr<Dataset> dataset = open_validation_data(arguments.data, info.seed);
   const Model model =
       make_model(arguments.model, {.sample_shape = dataset->sample_shape(), .classes = dataset->num_classes()});
   const std::int64_t step = restore(arguments.checkpoint, model_tensors(*model.module), world.group(), Surplus::ignore);
@@ -59,7 +61,7 @@ void evaluate_as(const EvalArguments& arguments, World& world) {
 void run_rank(const EvalArguments& arguments, const Placement& placement) {
   Context context(context_of(arguments.device, placement));
   const ContextScope scope(context);
-  World world(placement.environment);
+  World world(placement.environment, {.timeout = kRankDeadline});
   world.run([&] { evaluate_as(arguments, world); });
 }
 
@@ -77,11 +79,11 @@ std::function<int(char** argv)> add_eval_command(CLI::App& app) {
     expect_known("model", arguments->model, model_names());
     expect(arguments->batch_per_rank >= 1, "--batch-per-rank: expected at least 1, got {}", arguments->batch_per_rank);
     const Placement placement = resolve_placement(arguments->device);
-    if (placement.must_launch()) {
-      open_validation_data(arguments->data, 0);
-      find_latest(arguments->checkpoint);
-      return launch(placement.environment.world_size, argv);
+    if (placement.environment.launcher != Launcher::lockstep) {  // what is wrong for every rank is said once
+      const CheckpointInfo info = checkpoint_of("--checkpoint", arguments->checkpoint, arguments->model);
+      open_validation_data(arguments->data, info.seed);
     }
+    if (placement.must_launch()) return launch(placement.environment.world_size, argv);
     run_rank(*arguments, placement);
     return 0;
   };

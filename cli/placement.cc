@@ -1,7 +1,8 @@
 #include "cli/placement.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <charconv>
+#include <system_error>
 #include <thread>
 
 #include "framework/core/error.h"
@@ -24,8 +25,11 @@ GpuCount visible_gpus(const Environment& environment) {
 int threads_of(const DeviceArguments& arguments, const Environment& environment) {
   if (arguments.threads) return *arguments.threads;
   if (const auto variable = process_environment("OMP_NUM_THREADS")) {
-    const int threads = std::atoi(variable->c_str());
-    expect(threads >= 1, "OMP_NUM_THREADS: expected a number of at least 1, got '{}'", *variable);
+    int threads = 0;
+    const char* const end = variable->data() + variable->size();
+    const auto [stop, failure] = std::from_chars(variable->data(), end, threads);
+    expect(failure == std::errc{} && stop == end && threads >= 1,
+           "OMP_NUM_THREADS: expected a number of at least 1, got '{}'", *variable);
     return threads;
   }
   const int cores = static_cast<int>(std::thread::hardware_concurrency());

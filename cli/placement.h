@@ -1,11 +1,17 @@
 // Where a command runs: from the command line and the variables of a launcher to ranks, devices and threads.
 #pragma once
 
+#include <chrono>
+
 #include "cli/arguments.h"
 #include "framework/core/context.h"
 #include "framework/distributed/environment.h"
 
 namespace lockstep::cli {
+
+// How long a rank waits for the others in one collective: they may evaluate more, or write a checkpoint to a slow disk.
+// A rank that dies is noticed at once, whatever this is.
+inline constexpr std::chrono::minutes kRankDeadline{5};
 
 struct Placement {
   DeviceType device = DeviceType::cpu;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/checkpoints.h"
 #include "cli/data_sources.h"
 #include "cli/placement.h"
 #include "cli/progress.h"
@@ -48,6 +49,7 @@ struct TrainArguments {
   double first_bucket_mib = 1.0;
   double bucket_cap_mib = 25.0;
   std::string overlap = "on";
+  std::string short_batch = "drop";
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;
   std::int64_t checkpoint_every = 0;
@@ -78,6 +80,8 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--first-bucket-mib", arguments.first_bucket_mib, "the same for the first");
   visit("--overlap", arguments.overlap,
         "on, off (all-reduce after backward) or naive (one by one, for each parameter)");
+  visit("--short-batch", arguments.short_batch,
+        "the samples that fill no global batch at the end of an epoch: drop them, or pad them from its head");
   visit("--seed", arguments.seed, "of initial weights, sample order and dropout");
   visit("--eval-every", arguments.eval_every, "steps; 0: after each epoch");
   visit("--checkpoint-every", arguments.checkpoint_every, "steps; 0: after the last step only");
@@ -98,11 +102,15 @@ void inherit_options(const CLI::App& app, TrainArguments& arguments) {
     expect(config.at("model") == arguments.model, "--resume {}: expected model {}, as it was trained, got {}",
            arguments.resume, config.at("model").get<std::string>(), arguments.model);
     nlohmann::ordered_json options = config.at("options");
-    // A new length or batch replaces the old one, in whichever unit it is given; ranks are where it runs now.
+    // A new length or batch replaces the old one, in whichever unit it is given. Ranks are those of today; the global
+    // batch stays what it was, so that the number of ranks changes nothing but speed.
     const auto given = [&](const char* option) { return app.get_option(option)->count() > 0; };
     if (given("--steps") || given("--epochs")) options["steps"] = options["epochs"] = nullptr;
-    if (given("--batch-per-rank") || given("--global-batch") || given("--accumulate")) {
-      options["batch-per-rank"] = options["global-batch"] = options["accumulate"] = nullptr;
+    options["batch-per-rank"] = nullptr;
+    if (given("--batch-per-rank") || given("--global-batch")) {
+      options["global-batch"] = options["accumulate"] = nullptr;
+    } else {
+      options["global-batch"] = config.at("global_batch");
     }
     for (const char* place : {"device", "ranks", "threads"}) options[place] = nullptr;
     fill_from_json(app, arguments, options);
@@ -142,8 +150,9 @@ TrainerOptions trainer_options(const TrainArguments& arguments, const Dataset& t
   TrainerOptions options;
   options.model_name = arguments.model;
   options.split = split_of(arguments, ranks);
-  const std::int64_t steps_per_epoch = std::max<std::int64_t>(1, train.size() / options.split.global_batch());
-  options.steps = arguments.steps.value_or(arguments.epochs.value_or(kDefaultEpochs) * steps_per_epoch);
+  options.short_batch = arguments.short_batch == "pad" ? ShortBatch::pad : ShortBatch::drop;
+  const std::int64_t epoch_steps = steps_per_epoch(train.size(), options.split.global_batch(), options.short_batch);
+  options.steps = arguments.steps.value_or(arguments.epochs.value_or(kDefaultEpochs) * epoch_steps);
   options.optimizer = optimizer_of(arguments);
   options.schedule = schedule_of(arguments, options.steps);
   options.step.clip_norm = arguments.clip;
@@ -164,6 +173,7 @@ void check(const TrainArguments& arguments) {
   expect_known("model", arguments.model, model_names());
   expect_known("optimizer", arguments.optimizer, {"sgd", "adamw"});
   expect_known("schedule", arguments.schedule, {"constant", "cosine", "linear", "step"});
+  expect_known("--short-batch", arguments.short_batch, {"drop", "pad"});
   expect_known("overlap mode", arguments.overlap, {"on", "off", "naive"});
   expect(!arguments.steps || !arguments.epochs, "expected --steps or --epochs, got both");
   const auto at_least = [](const char* option, auto value, auto least) {
@@ -220,9 +230,11 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
   }
   std::error_code failure;
   fs::create_directories(directory, failure);
-  std::ofstream stream(directory / "config.json");
+  const fs::path fresh = directory / "config.json.new";  // a crash in between must not cost the old one
+  std::ofstream stream(fresh);
   stream << config.dump(2) << "\n" << std::flush;
-  if (!stream) throw Error(fmt::format("{}: cannot be written", (directory / "config.json").string()));
+  if (stream) fs::rename(fresh, directory / "config.json", failure);
+  if (!stream || failure) throw Error(fmt::format("{}: cannot be written", (directory / "config.json").string()));
 }
 
 // "2 ranks x 8 threads", "2 GPUs (NVIDIA H200)"
@@ -265,11 +277,23 @@ void train_as(const TrainArguments& arguments, World& world) {
   }
 }
 
+void preflight(const TrainArguments& arguments, int ranks) {
+  run_directory(arguments);
+  const DataSources data = open_data(arguments.data, arguments.seed);
+  const TrainerOptions options = trainer_options(arguments, *data.train, ranks);
+  TrainSampler(data.train->size(), options.split, 0, {.short_batch = options.short_batch});
+  if (arguments.resume.empty()) return;
+  const CheckpointInfo info = checkpoint_of("--resume", arguments.resume, arguments.model);
+  expect(info.data == data.train->info().name && info.data_size == data.train->size(),
+         "--resume {}: expected the data it was trained on, {} ({} samples), got {} ({})", arguments.resume, info.data,
+         info.data_size, data.train->info().name, data.train->size());
+}
+
 void run_rank(const TrainArguments& arguments, const Placement& placement) {
   Context context(context_of(arguments.device, placement));
   const ContextScope scope(context);
   context.random.seed = arguments.seed;
-  World world(placement.environment);
+  World world(placement.environment, {.timeout = kRankDeadline});
   world.run([&] { train_as(arguments, world); });
 }
 
@@ -288,13 +312,9 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
     if (!arguments->resume.empty()) inherit_options(*command, *arguments);
     check(*arguments);
     const Placement placement = resolve_placement(arguments->device);
-    if (placement.must_launch()) {
-      // What is wrong for every rank is said once, here.
-      split_of(*arguments, placement.environment.world_size);
-      run_directory(*arguments);
-      open_data(arguments->data, arguments->seed);
-      return launch(placement.environment.world_size, argv);
-    }
+    // What is wrong for every rank is said once, before there are any.
+    if (placement.environment.launcher != Launcher::lockstep) preflight(*arguments, placement.environment.world_size);
+    if (placement.must_launch()) return launch(placement.environment.world_size, argv);
     run_rank(*arguments, placement);
     return 0;
   };

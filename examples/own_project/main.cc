@@ -39,7 +39,7 @@ int main(int, char** argv) {
     Circle data;
     Net model;
     Trainer trainer(model, [&](const Tensor& x) { return model.forward(x); }, data, &data, world.group(),
-                    {.split = {.batch_per_rank = 32, .world_size = 2},
+                    {.split = {.batch_per_rank = 32},
                      .steps = 300,
                      .optimizer = AdamWConfig{},
                      .schedule = {.peak = 0.01}});

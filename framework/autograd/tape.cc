@@ -18,6 +18,17 @@ void copy_or_add(const Tensor& source, GradView target) {
   LOCKSTEP_DISPATCH(accumulate, context().exec(), source, target);
 }
 
+class StopRecording {
+ public:
+  StopRecording() : stopped_(std::exchange(current_tape, nullptr)) {}
+  ~StopRecording() { current_tape = stopped_; }
+  StopRecording(const StopRecording&) = delete;
+  StopRecording& operator=(const StopRecording&) = delete;
+
+ private:
+  Tape* stopped_;
+};
+
 }  // namespace
 
 GradView Backward::target(int input, const Shape& shape, DType dtype) {
@@ -108,6 +119,8 @@ Tape::Plan Tape::plan(const Tensor& loss) const {
       if (input->parameter != nullptr) plan.writes.push_back(input->parameter);
     }
   }
+  expect(std::find(plan.runs.begin(), plan.runs.end(), true) != plan.runs.end(),
+         "backward: expected a loss that this tape recorded, and only one backward for each tape");
   return plan;
 }
 
@@ -124,6 +137,7 @@ void Tape::backward(const Tensor& loss, double seed, GradientSink* sink) {
   loss.variable()->written = true;
   LOCKSTEP_DISPATCH(fill, context().exec(), loss.variable()->grad, seed);
 
+  const StopRecording stop;  // an op that a backward function uses must not append to the nodes that run
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     if (planned.runs[i]) {
       Node& node = nodes_[i];

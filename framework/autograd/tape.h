@@ -6,7 +6,7 @@
 //     tape.backward(loss);
 //
 // The tape counts how many gradient writes it owes each parameter, and tells a GradientSink the moment it owes none:
-// that is where data parallelism hooks in (framework/distributed/data_parallel.h).
+// that is where data parallelism hooks in (framework/distributed/bucketer.h).
 #pragma once
 
 #include <functional>
@@ -62,7 +62,7 @@ class Tape {
   static Tape* current();
 
   // Gradients of `loss` (a scalar), times `seed`, into every parameter that it depends on. Consumes the tape: saved
-  // tensors are released node by node.
+  // tensors are released node by node. Ops that run meanwhile are not recorded.
   void backward(const Tensor& loss, double seed = 1.0, GradientSink* sink = nullptr);
 
   // The parameters that `loss` depends on, in the order in which backward would finish their gradients.

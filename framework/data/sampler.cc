@@ -28,6 +28,10 @@ void shuffle_epoch(std::span<std::int64_t> indices, std::uint64_t seed, std::int
   for (std::size_t i = indices.size(); i > 1; --i) std::swap(indices[i - 1], indices[random_below(i, key, counter)]);
 }
 
+std::int64_t steps_per_epoch(std::int64_t dataset_size, std::int64_t global_batch, ShortBatch short_batch) {
+  return short_batch == ShortBatch::pad ? (dataset_size + global_batch - 1) / global_batch : dataset_size / global_batch;
+}
+
 TrainSampler::TrainSampler(std::int64_t dataset_size, const BatchSplit& split, std::int64_t rank,
                            TrainSamplerOptions options)
     : split_(split), rank_(rank), options_(options) {
@@ -36,8 +40,7 @@ TrainSampler::TrainSampler(std::int64_t dataset_size, const BatchSplit& split, s
   require_at_least_one("a number of micro-steps", split.accumulate);
   require_rank(rank, split.world_size);
   const std::int64_t global = split.global_batch();
-  steps_per_epoch_ = dataset_size / global;
-  if (options.short_batch == ShortBatch::pad && dataset_size % global != 0) ++steps_per_epoch_;
+  steps_per_epoch_ = lockstep::steps_per_epoch(dataset_size, global, options.short_batch);
   expect(steps_per_epoch_ > 0,
          "sampler: expected a global batch of at most {}, the data set's size, got {}; lower it or pad short batches",
          dataset_size, global);

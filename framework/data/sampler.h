@@ -40,6 +40,9 @@ enum class ShortBatch : std::uint8_t {
   pad,   // the last global batch is filled up from the head of the same epoch
 };
 
+// Steps of an epoch with a global batch of `global_batch` samples.
+std::int64_t steps_per_epoch(std::int64_t dataset_size, std::int64_t global_batch, ShortBatch short_batch);
+
 struct TrainSamplerOptions {
   std::uint64_t seed = 0;
   ShortBatch short_batch = ShortBatch::drop;

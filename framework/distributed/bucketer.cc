@@ -1,12 +1,11 @@
 #include "framework/distributed/bucketer.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "framework/core/error.h"
 
 namespace lockstep {
-namespace {}  // namespace
-
 Bucketer::Bucketer(const ParameterArena& arena, ProcessGroup& group, const BucketerOptions& options)
     : arena_(arena), group_(group), options_(options), buckets_(arena.buckets().size()) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -70,15 +69,16 @@ void Bucketer::launch_complete_buckets() {
 }
 
 void Bucketer::flush() {
-  if (options_.overlap == Overlap::naive) {
+  const bool complete =
+      std::all_of(buckets_.begin(), buckets_.end(), [](const BucketState& bucket) { return bucket.owed == 0; });
+  if (!complete) throw std::logic_error("bucketer: backward ended before every gradient was complete");
+  if (options_.overlap == Overlap::naive && next_to_launch_ == 0) {
     for (const ArenaSlot& slot : arena_.slots()) {
       group_.all_reduce(slice(arena_.grads(), slot.range), ReduceOp::sum, slot.parameter->name).wait();
     }
     next_to_launch_ = buckets_.size();
   }
   launch_complete_buckets();
-  if (next_to_launch_ != buckets_.size())
-    throw std::logic_error("bucketer: backward ended before every gradient was complete");
 }
 
 void Bucketer::wait(std::size_t bucket) { buckets_[bucket].work.wait(); }

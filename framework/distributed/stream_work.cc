@@ -44,7 +44,14 @@ void StreamWork::wait() {
   }
 }
 
-bool StreamWork::done() const { return failure_->is_set() || (!captured_ && finished_.done()); }
+bool StreamWork::done() const {
+  if (failure_->is_set()) return true;
+  try {
+    return !captured_ && finished_.done();
+  } catch (const Error&) {
+    return true;  // the device has failed, and this with it
+  }
+}
 
 bool StreamWork::started() const {
   return !issued_.load(std::memory_order_acquire) || captured_ || sequence_ == 0 || ready_.done();

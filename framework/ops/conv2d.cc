@@ -30,9 +30,10 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
                            x.dtype());
   LOCKSTEP_DISPATCH(conv2d_forward, context().exec(), x, weight, bias, params, y);
   record("conv2d", {&x, &weight, &bias}, {&y}, [x = x.detach(), weight = weight.detach(), params](Backward& backward) {
-    LOCKSTEP_DISPATCH(conv2d_backward, context().exec(), backward.dy(), x, weight, params,
-                      backward.target(0, x.shape(), x.dtype()), backward.target(1, weight.shape(), weight.dtype()),
-                      backward.target(2, {weight.dim(0)}, weight.dtype()));
+    const GradView dx = backward.target(0, x.shape(), x.dtype());
+    const GradView dweight = backward.target(1, weight.shape(), weight.dtype());
+    const GradView dbias = backward.target(2, {weight.dim(0)}, weight.dtype());
+    LOCKSTEP_DISPATCH(conv2d_backward, context().exec(), backward.dy(), x, weight, params, dx, dweight, dbias);
   });
   return y;
 }

@@ -25,9 +25,11 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
   LOCKSTEP_DISPATCH(layer_norm_forward, context().exec(), x2, gamma, beta, eps, y, mean, rstd);
 
   record("layer_norm", {&x, &gamma, &beta}, {&y}, [x2, gamma = gamma.detach(), mean, rstd](Backward& backward) {
+    const GradView dx = backward.target(0, x2.shape(), x2.dtype());
+    const GradView dgamma = backward.target(1, gamma.shape(), gamma.dtype());
+    const GradView dbeta = backward.target(2, gamma.shape(), gamma.dtype());
     LOCKSTEP_DISPATCH(layer_norm_backward, context().exec(), backward.dy(), x2, gamma, mean, rstd,
-                      backward.target(0, x2.shape(), x2.dtype()), backward.target(1, gamma.shape(), gamma.dtype()),
-                      backward.target(2, gamma.shape(), gamma.dtype()));
+                      dx, dgamma, dbeta);
   });
   return y;
 }

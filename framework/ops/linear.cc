@@ -29,9 +29,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
   record("linear", {&x, &weight, &bias}, {&y}, [x2, weight = weight.detach()](Backward& backward) {
     const Tensor dy = backward.dy().reshape({x2.dim(0), weight.dim(0)});
-    LOCKSTEP_DISPATCH(linear_backward, context().exec(), dy, x2, weight, backward.target(0, x2.shape(), x2.dtype()),
-                      backward.target(1, weight.shape(), weight.dtype()),
-                      backward.target(2, {weight.dim(0)}, weight.dtype()));
+    const GradView dx = backward.target(0, x2.shape(), x2.dtype());
+    const GradView dweight = backward.target(1, weight.shape(), weight.dtype());
+    const GradView dbias = backward.target(2, {weight.dim(0)}, weight.dtype());
+    LOCKSTEP_DISPATCH(linear_backward, context().exec(), dy, x2, weight, dx, dweight, dbias);
   });
   return y;
 }

@@ -26,10 +26,13 @@ std::string lines_up_to(const std::filesystem::path& file, std::int64_t step) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step) : path_(file) {
   const std::string kept = resumed_step > 0 ? lines_up_to(file, resumed_step) : "";
-  std::error_code ignored;  // opening the file tells
+  std::error_code ignored;  // writing the file tells
   std::filesystem::create_directories(file.parent_path(), ignored);
-  stream_.open(file, std::ios::trunc);
+  // A crash in between must not cost the lines that are kept.
+  const std::filesystem::path fresh = file.string() + ".new";
+  stream_.open(fresh, std::ios::trunc);
   stream_ << kept << std::flush;
+  if (stream_) std::filesystem::rename(fresh, file, ignored);
   if (!stream_) throw Error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
 }
 

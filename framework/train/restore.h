@@ -10,8 +10,7 @@
 namespace lockstep {
 
 // Rank 0 loads the newest good checkpoint of a run directory (or a single checkpoint) into the tensors and gives them
-// to the other ranks, who need not see its disk. Every rank returns the checkpoint's step. Errors are
-// load_checkpoint's.
+// to the other ranks. Every rank returns the checkpoint's step. Errors are load_checkpoint's.
 std::int64_t restore(const std::filesystem::path& directory, std::span<const NamedTensor> tensors, ProcessGroup& group,
                      Surplus surplus = Surplus::refuse);
 

@@ -17,6 +17,14 @@ TrainStep::TrainStep(Module& model, LossFunction loss, const OptimizerConfig& op
   expect(options.accumulate >= 1, "train step: expected at least 1 micro-step, got {}", options.accumulate);
 }
 
+TrainStep::~TrainStep() {
+  try {
+    loss_reduced_.wait();
+  } catch (const std::exception&) {
+    // run() has told; here it only matters that it ended.
+  }
+}
+
 Tensor TrainStep::forward(const DeviceBatch& batch) {
   context().random.sample_offset = batch.first;
   return loss_function_(batch);
@@ -43,20 +51,19 @@ StepResult TrainStep::run(const NextBatch& next, double learning_rate) {
 
   // Collectives sum, so the average is in the seed of backward.
   const double seed = 1.0 / (options_.accumulate * group_.size());
-  Work loss_reduced;
   for (int micro = 0; micro < options_.accumulate; ++micro) {
     if (micro > 0) batch = next();
     const bool last = micro + 1 == options_.accumulate;
     Tape tape;
     const Tensor loss = forward(batch);
     LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed, GradView{loss_, micro > 0});
-    if (last) loss_reduced = group_.all_reduce(loss_, ReduceOp::sum, "loss");  // hidden behind backward
+    if (last) loss_reduced_ = group_.all_reduce(loss_, ReduceOp::sum, "loss");  // hidden behind backward
     tape.backward(loss, seed, last ? &*bucketer_ : nullptr);
   }
   bucketer_->flush();
   update(learning_rate);
 
-  loss_reduced.wait();
+  loss_reduced_.wait();
   StepResult result;
   result.loss = context().dtype() == DType::f64 ? loss_.to_host<double>()[0] : loss_.to_host<float>()[0];
   if (gradient_norm_) result.grad_norm = gradient_norm_->norm();
@@ -67,7 +74,7 @@ StepResult TrainStep::run(const NextBatch& next, double learning_rate) {
 void TrainStep::update(double learning_rate) {
   optimizer_->begin_step(learning_rate);
   const auto buckets = arena_->buckets();
-  if (gradient_norm_) {
+  if (options_.clip_norm > 0) {
     // The clip factor needs every gradient: one update follows the last bucket.
     for (std::size_t i = 0; i < buckets.size(); ++i) bucketer_->wait(i);
     gradient_norm_->measure();
@@ -78,6 +85,7 @@ void TrainStep::update(double learning_rate) {
     bucketer_->wait(i);
     optimizer_->update(buckets[i].range);
   }
+  if (gradient_norm_) gradient_norm_->measure();
 }
 
 }  // namespace lockstep

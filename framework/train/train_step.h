@@ -45,6 +45,10 @@ class TrainStep {
   // model and group must outlive the step.
   TrainStep(Module& model, LossFunction loss, const OptimizerConfig& optimizer, ProcessGroup& group,
             const TrainStepOptions& options = {});
+  // Waits for what is under way: the loss's memory belongs to the group until then.
+  ~TrainStep();
+  TrainStep(const TrainStep&) = delete;
+  TrainStep& operator=(const TrainStep&) = delete;
 
   // Lays out the arena in the order of a first forward pass of `batch`, makes the ranks equal and makes the optimizer.
   // run() does it by itself; call it where the state must exist before the first step, as to resume.
@@ -69,6 +73,7 @@ class TrainStep {
   std::optional<Bucketer> bucketer_;
   std::optional<GradientNorm> gradient_norm_;
   std::unique_ptr<Optimizer> optimizer_;
+  Work loss_reduced_;
   Tensor loss_;  // scalar: the mean over the global batch, summed up over micro-steps and ranks
 };
 

@@ -22,6 +22,7 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
       validation_(validation),
       group_(group),
       options_(options) {
+  options_.split.world_size = group.size();
   options_.step.accumulate = static_cast<int>(options.split.accumulate);
   auto loss = [this](const DeviceBatch& batch) {
     return softmax_cross_entropy(logits_(batch.samples), batch.labels, options_.label_smoothing);
@@ -31,7 +32,7 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
   if (!options_.resume_dir.empty()) step_->optimizer().set_steps(restore(options_.resume_dir, state(), group));
 
   auto sampler = std::make_unique<TrainSampler>(train.size(), options_.split, group.rank(),
-                                                TrainSamplerOptions{.seed = options_.seed});
+                                                TrainSamplerOptions{.seed = options_.seed, .short_batch = options_.short_batch});
   steps_per_epoch_ = sampler->steps_per_epoch();
   sampler->seek(sampler->position_of(steps_done()));
   loader_ = std::make_unique<Loader>(train, std::move(sampler));

@@ -26,13 +26,14 @@ namespace lockstep {
 
 struct TrainerOptions {
   std::string model_name;  // for the checkpoints
-  BatchSplit split;
+  BatchSplit split;        // its world_size is the group's
   std::int64_t steps = 0;  // since the start of training, also after a resume
   OptimizerConfig optimizer;
   Schedule schedule;
   TrainStepOptions step;  // its `accumulate` is taken from `split`
   double label_smoothing = 0.0;
   std::uint64_t seed = 0;             // of the order of the samples
+  ShortBatch short_batch = ShortBatch::drop;
   std::int64_t eval_every = 0;        // steps; 0: at the end of each epoch. The last step is always evaluated
   std::int64_t checkpoint_every = 0;  // steps; 0: after the last step only
   std::filesystem::path run_dir;      // where metrics.jsonl and checkpoints/ go; empty: nothing is written
@@ -48,6 +49,8 @@ class Trainer {
   // trainer. validation may be null: then nothing is evaluated.
   Trainer(Module& model, LogitsFunction logits, const Dataset& train, const Dataset* validation, ProcessGroup& group,
           const TrainerOptions& options);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   // Trains until options.steps are done and returns the last evaluation. Throws lockstep::Error on every rank where the
   // loss is no longer a finite number.

@@ -31,10 +31,9 @@ struct Geometry {
   Pool2dParams params;
 };
 
-// The elements of x that one vector of channels sees through a window. Calls of for_each go from left to right and
-// down.
+// The elements of x that one vector of channels sees through a window.
 struct Window {
-  // Calls body(offset from the beginning of x, number of the element within the window).
+  // Calls body(offset from the beginning of x, number of the element within the window) in row order.
   template <class Body>
   void for_each(Body&& body) const {
     int64_t element = 0;
@@ -82,8 +81,9 @@ void for_images(const ExecContext& exec, const Geometry& g, Body&& body) {
 template <class V, class T, class Prepare>
 void scatter(const Geometry& g, int64_t begin, int64_t end, const GradView& target, Prepare&& prepare) {
   T* const dx = target.view.as<T>();
-  if (!target.accumulate && !g.partition())
+  if (!target.accumulate && !g.partition()) {
     std::fill(dx + begin * g.image_elements(), dx + end * g.image_elements(), T{0});
+  }
   const bool add = target.accumulate || !g.disjoint();
   for_windows<V>(g, begin, end, [=](const Window& window, int64_t out, int64_t live) {
     const auto value = prepare(window, out, live);
@@ -125,16 +125,17 @@ void cpu::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView x
     for_images<T>(exec, g, [&, in = x.as<T>(), gradient = dy.as<T>()]<class V>(int64_t begin, int64_t end) {
       scatter<V, T>(g, begin, end, dx, [=](const Window& window, int64_t at, int64_t live) {
         V largest = V{} - std::numeric_limits<T>::infinity();
-        auto place = V{} > V{};  // a vector of integers
-        place = place ^ place;
+        using Integers = decltype(V{} > V{});
+        using Integer = cpu::Element<Integers>;
+        Integers place{};
         window.for_each([=, &largest, &place](int64_t i, int64_t element) {
           const V v = load_first<V>(in + i, live);
           const auto take = larger(v, largest);
           largest = take ? v : largest;
-          place = take ? (place ^ place) + static_cast<Element<decltype(place)>>(element) : place;
+          place = take ? Integers{} + static_cast<Integer>(element) : place;
         });
         return [place, d = load_first<V>(gradient + at, live)](int64_t element) {
-          return place == static_cast<Element<decltype(place)>>(element) ? d : V{};
+          return place == static_cast<Integer>(element) ? d : V{};
         };
       });
     });

@@ -1,8 +1,12 @@
 #include "tests/cli/command.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -43,6 +47,18 @@ CommandResult run_command(const std::string& arguments, const std::string& envir
 
 CommandResult run_gpu_command(const std::string& arguments, const std::string& environment) {
   return run(arguments, environment, "");
+}
+
+int free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  bind(probe, reinterpret_cast<sockaddr*>(&address), length);
+  getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length);
+  close(probe);
+  return ntohs(address.sin_port);
 }
 
 void expect_one_line(const std::string& text, const std::vector<std::string>& parts) {

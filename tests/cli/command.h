@@ -26,6 +26,9 @@ CommandResult run_command(const std::string& arguments, const std::string& envir
 // The same with the GPUs that this process sees.
 CommandResult run_gpu_command(const std::string& arguments, const std::string& environment = "");
 
+// A port that nobody listened on a moment ago.
+int free_port();
+
 // One line that holds each of the texts.
 void expect_one_line(const std::string& text, const std::vector<std::string>& parts);
 

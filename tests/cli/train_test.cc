@@ -64,6 +64,17 @@ TEST(Train, ResumesOnAnotherNumberOfRanks) {
   expect_near(losses_of(runs / "parts"), losses_of(runs / "whole"), 1e-5);
 }
 
+TEST(Train, ResumingKeepsTheGlobalBatch) {
+  const TemporaryDirectory runs;
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --ranks 2 --steps 2 --out " + (runs / "run")).code, 0);
+  const CommandResult resumed = run_command("train mlp --threads 1 --steps 3 --resume " + (runs / "run"));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  std::ifstream stream(runs / "run/config.json");
+  const auto config = nlohmann::json::parse(stream);
+  EXPECT_EQ(config.at("ranks"), 1);
+  EXPECT_EQ(config.at("global_batch"), 128);
+}
+
 TEST(Train, WritesWhatItPromises) {
   const TemporaryDirectory runs;
   const std::string run = runs / "run";

@@ -103,7 +103,7 @@ CheckReport check_gradients(const OpCase& op_case, std::uint64_t seed) {
 }
 
 CheckReport compare_f32_with_f64(const OpCase& op_case, std::uint64_t seed) {
-  const OpValues values = draw_values(op_case, seed).rounded_to_f32();
+  const OpValues values = draw_values(op_case, seed).rounded_to(DType::f32);
   const OpResult exact = run_backward(op_case, values, DType::f64);
   const OpResult rounded = run_backward(op_case, values, DType::f32);
   CheckReport report;

@@ -1,6 +1,7 @@
 #include "tests/support/op_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -15,16 +16,15 @@
 namespace lockstep::testing {
 namespace {
 
-Tensor to_tensor(const std::vector<double>& values, const Shape& shape, DType dtype) {
-  if (dtype == DType::f64) return Tensor::from_host<double>(values, shape);
-  const std::vector<float> rounded(values.begin(), values.end());
-  return Tensor::from_host<float>(rounded, shape);
+// To nearest, ties to even.
+bfloat16 to_bf16(double value) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  if (std::isnan(value)) return {0x7fc0};
+  return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
 }
 
-std::vector<double> to_doubles(const Tensor& tensor) {
-  if (tensor.dtype() == DType::f64) return tensor.to_host<double>();
-  const std::vector<float> values = tensor.to_host<float>();
-  return {values.begin(), values.end()};
+double to_double(bfloat16 value) {
+  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16));
 }
 
 std::vector<Tensor> index_tensors(const OpCase& op_case, const OpValues& values) {
@@ -55,22 +55,45 @@ std::vector<double> draw_input(const OpInput& input, std::mt19937_64& random) {
 
 }  // namespace
 
+Tensor to_tensor(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  if (dtype == DType::f64) return Tensor::from_host<double>(values, shape);
+  if (dtype == DType::f32) return Tensor::from_host<float>(std::vector<float>(values.begin(), values.end()), shape);
+  std::vector<bfloat16> rounded(values.size());
+  std::transform(values.begin(), values.end(), rounded.begin(), to_bf16);
+  return Tensor::from_host<bfloat16>(rounded, shape);
+}
+
+std::vector<double> to_doubles(const Tensor& tensor) {
+  if (tensor.dtype() == DType::f64) return tensor.to_host<double>();
+  std::vector<double> values(static_cast<std::size_t>(tensor.numel()));
+  if (tensor.dtype() == DType::f32) {
+    const std::vector<float> held = tensor.to_host<float>();
+    std::copy(held.begin(), held.end(), values.begin());
+  } else {
+    const std::vector<bfloat16> held = tensor.to_host<bfloat16>();
+    std::transform(held.begin(), held.end(), values.begin(), to_double);
+  }
+  return values;
+}
+
 std::vector<double> OpValues::weights(std::int64_t count) const {
   std::mt19937_64 random(weight_seed);
   std::uniform_real_distribution<double> uniform(-0.5, 0.5);
   std::vector<double> result(static_cast<std::size_t>(count));
   for (double& weight : result) {
     const double value = uniform(random);
-    // Exact in f32, so that every type computes the same loss.
-    weight = static_cast<double>(static_cast<float>(value + std::copysign(0.5, value)));
+    // Exact in bf16, so that every type computes the same loss.
+    weight = to_double(to_bf16(value + std::copysign(0.5, value)));
   }
   return result;
 }
 
-OpValues OpValues::rounded_to_f32() const {
+OpValues OpValues::rounded_to(DType dtype) const {
   OpValues rounded = *this;
   for (std::vector<double>& input : rounded.inputs) {
-    for (double& value : input) value = static_cast<double>(static_cast<float>(value));
+    for (double& value : input) {
+      value = dtype == DType::bf16 ? to_double(to_bf16(value)) : static_cast<double>(static_cast<float>(value));
+    }
   }
   return rounded;
 }
@@ -97,7 +120,7 @@ std::vector<double> run_forward(const OpCase& op_case, const OpValues& values, D
 }
 
 OpResult run_backward(const OpCase& op_case, const OpValues& values, DType dtype,
-                      const std::vector<std::vector<double>>* initial) {
+                      const std::vector<std::vector<double>>* initial, std::optional<DType> gradient_dtype) {
   std::vector<std::unique_ptr<Parameter>> parameters;
   OpArguments arguments{.inputs = {}, .indices = index_tensors(op_case, values)};
   for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
@@ -106,14 +129,14 @@ OpResult run_backward(const OpCase& op_case, const OpValues& values, DType dtype
         std::make_unique<Parameter>("input" + std::to_string(i), to_tensor(values.inputs[i], shape, dtype), false));
     const std::vector<double> nan(values.inputs[i].size(), std::numeric_limits<double>::quiet_NaN());
     Variable& variable = parameters.back()->variable();
-    variable.grad = to_tensor(initial == nullptr ? nan : (*initial)[i], shape, dtype);
+    variable.grad = to_tensor(initial == nullptr ? nan : (*initial)[i], shape, gradient_dtype.value_or(dtype));
     variable.written = initial != nullptr;
     arguments.inputs.push_back(parameters.back()->value);
   }
 
   Tape tape;
   const Tensor output = op_case.forward(arguments);
-  const Tensor weights = to_tensor(values.weights(output.numel()), output.shape(), dtype);
+  const Tensor weights = to_tensor(values.weights(output.numel()), output.shape(), output.dtype());
   OpResult result{.output = to_doubles(output), .gradients = {}};
   tape.backward(sum(multiply(output, weights)));
   for (const auto& parameter : parameters) result.gradients.push_back(to_doubles(parameter->grad()));

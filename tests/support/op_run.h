@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tests/support/op_cases.h"
@@ -16,13 +17,17 @@ struct OpValues {
 
   // The loss of a case is the sum of its output times these weights, of 0.5 to 1 and either sign.
   std::vector<double> weights(std::int64_t count) const;
-  // With inputs that f32 holds exactly.
-  OpValues rounded_to_f32() const;
+  // With inputs that `dtype` holds exactly.
+  OpValues rounded_to(DType dtype) const;
 };
 
 OpValues draw_values(const OpCase& op_case, std::uint64_t seed);
 
-// The output in the current context, computed in `dtype` (f32 or f64).
+// A tensor of the current context, its values rounded to f64, f32 or bf16; and back.
+Tensor to_tensor(const std::vector<double>& values, const Shape& shape, DType dtype);
+std::vector<double> to_doubles(const Tensor& tensor);
+
+// The output in the current context, computed in `dtype` (f64, f32 or bf16).
 std::vector<double> run_forward(const OpCase& op_case, const OpValues& values, DType dtype);
 
 struct OpResult {
@@ -31,8 +36,9 @@ struct OpResult {
 };
 
 // Output and gradients in the current context. The targets of the gradients hold NaN and are overwritten, or, where
-// `initial` is given, hold these values and are added to.
+// `initial` is given, hold these values and are added to. They are of type `gradient_dtype`, by default `dtype`.
 OpResult run_backward(const OpCase& op_case, const OpValues& values, DType dtype,
-                      const std::vector<std::vector<double>>* initial = nullptr);
+                      const std::vector<std::vector<double>>* initial = nullptr,
+                      std::optional<DType> gradient_dtype = std::nullopt);
 
 }  // namespace lockstep::testing
