@@ -38,11 +38,9 @@ int main(int, char** argv) {
   return run_ranks(2, argv, [](World& world) {
     Circle data;
     Net model;
-    Trainer trainer(model, [&](const Tensor& x) { return model.forward(x); }, data, &data, world.group(),
-                    {.split = {.batch_per_rank = 32},
-                     .steps = 300,
-                     .optimizer = AdamWConfig{},
-                     .schedule = {.peak = 0.01}});
+    Trainer trainer(
+        model, [&](const Tensor& x) { return model.forward(x); }, data, &data, world.group(),
+        {.split = {.batch_per_rank = 32}, .steps = 300, .optimizer = AdamWConfig{}, .schedule = {.peak = 0.01}});
     const auto result = trainer.run();
     if (world.rank() == 0) std::printf("accuracy %.3f on %d ranks\n", result->accuracy, world.size());
   });

@@ -29,7 +29,8 @@ void shuffle_epoch(std::span<std::int64_t> indices, std::uint64_t seed, std::int
 }
 
 std::int64_t steps_per_epoch(std::int64_t dataset_size, std::int64_t global_batch, ShortBatch short_batch) {
-  return short_batch == ShortBatch::pad ? (dataset_size + global_batch - 1) / global_batch : dataset_size / global_batch;
+  return short_batch == ShortBatch::pad ? (dataset_size + global_batch - 1) / global_batch
+                                        : dataset_size / global_batch;
 }
 
 TrainSampler::TrainSampler(std::int64_t dataset_size, const BatchSplit& split, std::int64_t rank,

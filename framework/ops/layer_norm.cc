@@ -28,8 +28,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
     const GradView dx = backward.target(0, x2.shape(), x2.dtype());
     const GradView dgamma = backward.target(1, gamma.shape(), gamma.dtype());
     const GradView dbeta = backward.target(2, gamma.shape(), gamma.dtype());
-    LOCKSTEP_DISPATCH(layer_norm_backward, context().exec(), backward.dy(), x2, gamma, mean, rstd,
-                      dx, dgamma, dbeta);
+    LOCKSTEP_DISPATCH(layer_norm_backward, context().exec(), backward.dy(), x2, gamma, mean, rstd, dx, dgamma, dbeta);
   });
   return y;
 }

@@ -31,8 +31,9 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
   step_->prepare(zero_batch(options_.split.batch_per_rank, train));
   if (!options_.resume_dir.empty()) step_->optimizer().set_steps(restore(options_.resume_dir, state(), group));
 
-  auto sampler = std::make_unique<TrainSampler>(train.size(), options_.split, group.rank(),
-                                                TrainSamplerOptions{.seed = options_.seed, .short_batch = options_.short_batch});
+  auto sampler =
+      std::make_unique<TrainSampler>(train.size(), options_.split, group.rank(),
+                                     TrainSamplerOptions{.seed = options_.seed, .short_batch = options_.short_batch});
   steps_per_epoch_ = sampler->steps_per_epoch();
   sampler->seek(sampler->position_of(steps_done()));
   loader_ = std::make_unique<Loader>(train, std::move(sampler));

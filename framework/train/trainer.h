@@ -32,7 +32,7 @@ struct TrainerOptions {
   Schedule schedule;
   TrainStepOptions step;  // its `accumulate` is taken from `split`
   double label_smoothing = 0.0;
-  std::uint64_t seed = 0;             // of the order of the samples
+  std::uint64_t seed = 0;  // of the order of the samples
   ShortBatch short_batch = ShortBatch::drop;
   std::int64_t eval_every = 0;        // steps; 0: at the end of each epoch. The last step is always evaluated
   std::int64_t checkpoint_every = 0;  // steps; 0: after the last step only

@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/plan.h"
@@ -94,14 +96,17 @@ using Layout = Descriptor<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 // factor is b, its second a.
 class Plan {
  public:
-  explicit Plan(const Key& key) {
+  Plan(const Key& key, void* bias) {
     LOCKSTEP_CUBLAS_CHECK(cublasLtMatmulDescCreate(
         &operation_.handle, key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, key.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, key.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     constexpr std::array epilogues = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB};
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogues[static_cast<std::size_t>(key.epilogue)]);
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(key.out));
+    if (key.epilogue != Epilogue::none) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(key.out));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // its alignment counts in the search
+    }
     make(a_, key.a, key.a_transposed, key.rows, key.depth);
     make(b_, key.b, key.b_transposed, key.depth, key.columns);
     make(out_, key.out, false, key.rows, key.columns);
@@ -123,16 +128,19 @@ class Plan {
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
       prefer(attribute, static_cast<std::uint32_t>(key.alignment));
     }
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found;
+    int count = 0;
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle, operation_.handle, b_.handle, a_.handle, out_.handle, out_.handle,
-                                       preference.handle, kCandidates, algorithms_.data(), &count_);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
-      count_ = 0;
-    else
-      LOCKSTEP_CUBLAS_CHECK(status);
+                                       preference.handle, kCandidates, found.data(), &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+    check(status, "cublasLtMatmulAlgoGetHeuristic");
+    for (const auto& result : std::span(found).first(static_cast<std::size_t>(count))) {
+      if (result.state == CUBLAS_STATUS_SUCCESS) algorithms_.push_back(result.algo);
+    }
   }
 
-  int algorithms() const { return count_; }
+  int algorithms() const { return static_cast<int>(algorithms_.size()); }
 
   void run(cublasLtHandle_t handle, const ExecContext& exec, const Matmul& p, int algorithm) {
     if (p.epilogue != Epilogue::none) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
@@ -140,7 +148,7 @@ class Plan {
     const float beta = p.accumulate ? 1.0F : 0.0F;
     LOCKSTEP_CUBLAS_CHECK(cublasLtMatmul(
         handle, operation_.handle, &one, p.b.data, b_.handle, p.a.data, a_.handle, &beta, p.out.data, out_.handle,
-        p.out.data, out_.handle, &algorithms_[static_cast<std::size_t>(algorithm)].algo,
+        p.out.data, out_.handle, &algorithms_[static_cast<std::size_t>(algorithm)],
         exec.workspace->reserve(kWorkspaceBytes), kWorkspaceBytes, static_cast<cudaStream_t>(exec.stream)));
   }
 
@@ -161,8 +169,7 @@ class Plan {
 
   Descriptor<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;
   Layout a_, b_, out_;
-  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> algorithms_;
-  int count_ = 0;
+  std::vector<cublasLtMatmulAlgo_t> algorithms_;
 };
 
 // Of the whole process; never destroyed, like the memory that it works on.
@@ -193,7 +200,7 @@ bool matmul(const ExecContext& exec, const Matmul& product) {
   cublasLtHandle_t handle = all.handle(device);
   std::unique_ptr<Plan>& plan = all.plans[key];
   if (plan == nullptr) {
-    plan = std::make_unique<Plan>(key);
+    plan = std::make_unique<Plan>(key, product.bias);
     plan->find_algorithms(handle, key);
   }
   if (plan->algorithms() == 0) return false;

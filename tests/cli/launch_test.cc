@@ -132,7 +132,8 @@ TEST(Launch, VariablesOfTorchrunAreUnderstood) {
   const TemporaryDirectory runs;
   ASSERT_EQ(run_command(std::string(kTraining) + "--steps 6 --ranks 2 --out " + (runs / "own")).code, 0);
   const std::string options = std::string(kTraining) + "--steps 6 --out " + (runs / "torchrun");
-  const std::string world = "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(free_port()) + " ";
+  const std::string world =
+      "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(free_port()) + " ";
   CommandResult other;
   std::thread second([&] { other = run_command(options, world + "RANK=1 LOCAL_RANK=1"); });
   const CommandResult first = run_command(options, world + "RANK=0 LOCAL_RANK=0");
