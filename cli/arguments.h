@@ -3,9 +3,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <type_traits>
 
 namespace lockstep::cli {
@@ -15,14 +17,45 @@ struct DeviceArguments {
   std::string device = "auto";
   std::optional<int> ranks;
   std::optional<int> threads;
+  std::string precision = "f32";
 };
 
 template <class Visitor>
 void visit_fields(DeviceArguments& arguments, Visitor&& visit) {
   visit("--device", arguments.device, "auto, cpu or cuda");
   visit("--ranks", arguments.ranks, "ranks; default: the launcher's, else one for each GPU, else 1");
+  visit("--precision", arguments.precision, "f32, or on GPUs tf32: products round their factors to 10 bits");
   visit("--threads", arguments.threads,
         "CPU threads of a rank; default: OMP_NUM_THREADS, else cores / ranks of the host");
+}
+
+// Refuses what CLI11 would take for a zero, a default or the largest number: an empty value, one out of range, and what
+// is no number from end to end.
+template <class T>
+std::string whole_value(const std::string& text) {
+  if (text.empty()) return "expected a value, got nothing";
+  if constexpr (std::is_arithmetic_v<T>) {
+    T value{};
+    const auto [stop, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (failure != std::errc{} || stop != text.data() + text.size()) {
+      return "expected a " + std::string(std::is_integral_v<T> ? "whole " : "") + "number in range, got " + text;
+    }
+  }
+  return {};
+}
+
+template <class T>
+struct ValueOf {
+  using type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> {
+  using type = T;
+};
+
+// JSON as text; what is not UTF-8 in it (a path, a variable) is replaced, not refused.
+inline std::string as_text(const nlohmann::ordered_json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 template <class Arguments>
@@ -31,7 +64,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
     if constexpr (std::is_same_v<decltype(field), bool&>) {
       app.add_flag(name, field, help);
     } else {
-      app.add_option(name, field, help)->capture_default_str();
+      using Value = typename ValueOf<std::decay_t<decltype(field)>>::type;
+      app.add_option(name, field, help)->capture_default_str()->check(whole_value<Value>);
     }
   });
 }

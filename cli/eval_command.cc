@@ -53,7 +53,7 @@ void evaluate_as(const EvalArguments& arguments, World& world) {
                                          {"accuracy", result.accuracy}, {"loss", result.loss},
                                          {"samples", result.samples},   {"ranks", world.size()}};
     std::ofstream stream(arguments.json);
-    stream << json.dump(2) << "\n" << std::flush;
+    stream << as_text(json, 2) << "\n" << std::flush;
     if (!stream) throw Error(fmt::format("--json {}: cannot be written", arguments.json));
   }
 }
@@ -71,9 +71,11 @@ std::function<int(char** argv)> add_eval_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Loss and accuracy of a checkpoint, each sample counted once");
   auto arguments = std::make_shared<EvalArguments>();
   command->add_option("MODEL", arguments->model, fmt::format("{}", fmt::join(model_names(), ", ")))->required();
-  command->add_option("--checkpoint", arguments->checkpoint, "checkpoint, or a run directory: its newest")->required();
+  command->add_option("--checkpoint", arguments->checkpoint, "checkpoint, or a run directory: its newest")
+      ->required()
+      ->check(whole_value<std::string>);
   add_options(*command, *arguments);
-  command->add_option("--json", arguments->json, "write the result to this file");
+  command->add_option("--json", arguments->json, "write the result to this file")->check(whole_value<std::string>);
 
   return [arguments](char** argv) {
     expect_known("model", arguments->model, model_names());

@@ -1,8 +1,10 @@
 // The `lockstep` command. Exit codes: 0 done, 1 the run failed, 2 wrong usage or input, 3 a link mode or proof
 // contradicted, 128+N ended by signal N.
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -51,6 +53,13 @@ int report(const std::string& text, int code) {
 }
 
 int run(int argc, char** argv) {
+  // A closed stream would lend its number to the next file that is opened, and the run would write its progress there.
+  for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR)) {
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      break;
+    }
+  }
   spdlog::set_default_logger(spdlog::stderr_logger_st("lockstep"));  // stdout is for results
   spdlog::set_pattern("lockstep: %l: %v");
   CLI::App app("Trains reference models by synchronous data parallelism.", "lockstep");
@@ -66,7 +75,10 @@ int run(int argc, char** argv) {
       return report(unknown_argument(app, extras.front()), kWrongUsage);
     }
     for (const Command& command : commands) {
-      if (app.got_subcommand(command.name)) return command.run(argv);
+      if (!app.got_subcommand(command.name)) continue;
+      const int code = command.run(argv);
+      if (std::fflush(stdout) != 0) return report("the output cannot be written", kFailed);
+      return code;
     }
     return kWrongUsage;
   } catch (const CLI::Success& success) {  // --help, --version

@@ -1,5 +1,7 @@
 #include "cli/placement.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <system_error>
@@ -13,6 +15,11 @@
 
 namespace lockstep::cli {
 namespace {
+
+// More than this of a core is a slip of the hand: it would take minutes to start, or to do anything.
+constexpr int kMostPerCore = 16;
+
+int host_cores() { return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))); }
 
 // A process that is to start ranks must not open the driver itself.
 GpuCount visible_gpus(const Environment& environment) {
@@ -28,8 +35,8 @@ int threads_of(const DeviceArguments& arguments, const Environment& environment)
     int threads = 0;
     const char* const end = variable->data() + variable->size();
     const auto [stop, failure] = std::from_chars(variable->data(), end, threads);
-    expect(failure == std::errc{} && stop == end && threads >= 1,
-           "OMP_NUM_THREADS: expected a number of at least 1, got '{}'", *variable);
+    expect(failure == std::errc{} && stop == end && threads >= 1 && threads <= kMostPerCore * host_cores(),
+           "OMP_NUM_THREADS: expected a number from 1 to {}, got '{}'", kMostPerCore * host_cores(), *variable);
     return threads;
   }
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -40,8 +47,13 @@ int threads_of(const DeviceArguments& arguments, const Environment& environment)
 
 Placement resolve_placement(const DeviceArguments& arguments) {
   expect_known("device", arguments.device, {"auto", "cpu", "cuda"});
+  expect_known("precision", arguments.precision, {"f32", "tf32"});
   expect(!arguments.ranks || *arguments.ranks >= 1, "--ranks: expected at least 1, got {}",
          arguments.ranks.value_or(0));
+  const int most = kMostPerCore * host_cores();
+  expect(std::max(arguments.ranks.value_or(1), arguments.threads.value_or(1)) <= most,
+         "--ranks, --threads: expected at most {} on the {} cores of this host, got {} and {}", most, host_cores(),
+         arguments.ranks.value_or(1), arguments.threads.value_or(1));
   expect(!arguments.threads || *arguments.threads >= 1, "--threads: expected at least 1, got {}",
          arguments.threads.value_or(0));
   Placement placement{.environment = detect_environment(process_environment, arguments.ranks)};
@@ -52,6 +64,8 @@ Placement resolve_placement(const DeviceArguments& arguments) {
     placement.visible_gpus = gpus.count;
     if (gpus.count > 0) placement.device = DeviceType::cuda;
   }
+  expect(arguments.precision == "f32" || placement.device == DeviceType::cuda,
+         "--precision {}: expected a GPU, got CPU ranks, which compute in f32", arguments.precision);
   Environment& environment = placement.environment;
   const bool on_gpus = placement.device == DeviceType::cuda;
   if (environment.launcher == Launcher::none) {
@@ -64,7 +78,9 @@ Placement resolve_placement(const DeviceArguments& arguments) {
 }
 
 ContextOptions context_of(const DeviceArguments& arguments, const Placement& placement) {
-  ContextOptions options{.device = placement.device, .threads = threads_of(arguments, placement.environment)};
+  ContextOptions options{.device = placement.device,
+                         .threads = threads_of(arguments, placement.environment),
+                         .allow_tf32 = arguments.precision == "tf32"};
   if (placement.device == DeviceType::cuda) options.gpu = gpu_of_rank(placement.environment, placement.visible_gpus);
   return options;
 }

@@ -1,7 +1,6 @@
 #include "cli/train_command.h"
 
-#include <fmt/chrono.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,11 +14,13 @@
 #include "cli/data_sources.h"
 #include "cli/placement.h"
 #include "cli/progress.h"
+#include "cli/run_directory.h"
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
 #include "framework/core/nearest_name.h"
 #include "framework/core/version.h"
+#include "framework/distributed/data_parallel.h"
 #include "framework/distributed/launcher.h"
 #include "framework/distributed/world.h"
 #include "framework/train/trainer.h"
@@ -31,6 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kDefaultEpochs = 5;
+constexpr std::int64_t kMostEpochs = 1'000'000'000;  // times the steps of one it still fits a counter
 constexpr std::int64_t kDefaultBatchPerRank = 64;
 
 struct TrainArguments {
@@ -87,6 +89,14 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--checkpoint-every", arguments.checkpoint_every, "steps; 0: after the last step only");
 }
 
+// One line for each option, so that ranks that disagree can name it.
+std::string text_of(const TrainArguments& arguments) {
+  std::string text = fmt::format("model {}\n", arguments.model);
+  const nlohmann::ordered_json options = to_json(arguments);
+  for (const auto& [name, value] : options.items()) text += fmt::format("--{} {}\n", name, as_text(value));
+  return text;
+}
+
 nlohmann::ordered_json read_json_file(const fs::path& file) {
   std::ifstream stream(file);
   expect(stream.is_open(), "--resume: expected a run directory with {}, which cannot be read", file.string());
@@ -105,6 +115,10 @@ void inherit_options(const CLI::App& app, TrainArguments& arguments) {
     // A new length or batch replaces the old one, in whichever unit it is given. Ranks are those of today; the global
     // batch stays what it was, so that the number of ranks changes nothing but speed.
     const auto given = [&](const char* option) { return app.get_option(option)->count() > 0; };
+    expect(!given("--seed"), "--resume {}: expected no --seed: that of the run decides the order of its data",
+           arguments.resume);
+    expect(!given("--data") || !given("--synthetic"), "expected --data or --synthetic, got both");
+    if (given("--data")) options["synthetic"] = nullptr;
     if (given("--steps") || given("--epochs")) options["steps"] = options["epochs"] = nullptr;
     options["batch-per-rank"] = nullptr;
     if (given("--batch-per-rank") || given("--global-batch")) {
@@ -175,6 +189,8 @@ void check(const TrainArguments& arguments) {
   expect_known("schedule", arguments.schedule, {"constant", "cosine", "linear", "step"});
   expect_known("--short-batch", arguments.short_batch, {"drop", "pad"});
   expect_known("overlap mode", arguments.overlap, {"on", "off", "naive"});
+  expect(arguments.epochs.value_or(1) <= kMostEpochs, "--epochs: expected at most {}, got {}", kMostEpochs,
+         arguments.epochs.value_or(1));
   expect(!arguments.steps || !arguments.epochs, "expected --steps or --epochs, got both");
   const auto at_least = [](const char* option, auto value, auto least) {
     expect(value >= least, "{}: expected at least {}, got {}", option, least, value);
@@ -190,21 +206,6 @@ void check(const TrainArguments& arguments) {
          arguments.dropout);
   expect(arguments.label_smoothing >= 0 && arguments.label_smoothing < 1,
          "--label-smoothing: expected a share in [0, 1), got {}", arguments.label_smoothing);
-}
-
-// The run's directory; an earlier run in it is never overwritten.
-fs::path run_directory(const TrainArguments& arguments) {
-  if (!arguments.out.empty()) {
-    expect(!fs::exists(fs::path(arguments.out) / "config.json") || arguments.out == arguments.resume,
-           "--out {}: already holds a run; choose another directory, or continue it with --resume {}", arguments.out,
-           arguments.out);
-    return arguments.out;
-  }
-  if (!arguments.resume.empty()) return arguments.resume;
-  const std::string name = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", arguments.model, fmt::localtime(std::time(nullptr)));
-  fs::path directory = name;
-  for (int i = 2; fs::exists(directory); ++i) directory = fmt::format("{}-{}", name, i);
-  return directory;
 }
 
 // Everything that is needed to repeat the run.
@@ -232,7 +233,7 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
   fs::create_directories(directory, failure);
   const fs::path fresh = directory / "config.json.new";  // a crash in between must not cost the old one
   std::ofstream stream(fresh);
-  stream << config.dump(2) << "\n" << std::flush;
+  stream << as_text(config, 2) << "\n" << std::flush;
   if (stream) fs::rename(fresh, directory / "config.json", failure);
   if (!stream || failure) throw Error(fmt::format("{}: cannot be written", (directory / "config.json").string()));
 }
@@ -250,13 +251,17 @@ std::string describe(const Environment& environment, const Context& context) {
 }
 
 void train_as(const TrainArguments& arguments, World& world) {
-  world.agree("options", arguments.model + " " + to_json(arguments).dump());
+  expect_agreement(world.group(), "options", text_of(arguments));
   const DataSources data = open_data(arguments.data, arguments.seed);
   const Model model = make_model(
       arguments.model,
       {.sample_shape = data.train->sample_shape(), .classes = data.train->num_classes(), .dropout = arguments.dropout});
   TrainerOptions options = trainer_options(arguments, *data.train, world.size());
-  if (world.rank() == 0) options.run_dir = run_directory(arguments);
+  std::optional<RunDirectory> directory;
+  if (world.rank() == 0) {
+    directory.emplace(arguments.out, arguments.resume, arguments.model);
+    options.run_dir = directory->path();
+  }
   Trainer trainer(*model.module, model.logits, *data.train, data.validation.get(), world.group(), options);
 
   std::optional<Progress> progress;
@@ -278,7 +283,7 @@ void train_as(const TrainArguments& arguments, World& world) {
 }
 
 void preflight(const TrainArguments& arguments, int ranks) {
-  run_directory(arguments);
+  check_run_directory(arguments.out, arguments.resume);
   const DataSources data = open_data(arguments.data, arguments.seed);
   const TrainerOptions options = trainer_options(arguments, *data.train, ranks);
   TrainSampler(data.train->size(), options.split, 0, {.short_batch = options.short_batch});
@@ -287,6 +292,8 @@ void preflight(const TrainArguments& arguments, int ranks) {
   expect(info.data == data.train->info().name && info.data_size == data.train->size(),
          "--resume {}: expected the data it was trained on, {} ({} samples), got {} ({})", arguments.resume, info.data,
          info.data_size, data.train->info().name, data.train->size());
+  expect(info.step <= options.steps, "--resume {}: expected at least the {} steps that are done, got {}",
+         arguments.resume, info.step, options.steps);
 }
 
 void run_rank(const TrainArguments& arguments, const Placement& placement) {
@@ -304,8 +311,10 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
   command->add_option("MODEL", arguments->model, fmt::format("{}", fmt::join(model_names(), ", ")))->required();
   add_options(*command, *arguments);
-  command->add_option("--out", arguments->out, "run directory; default: runs/MODEL-TIME");
-  command->add_option("--resume", arguments->resume, "run directory to continue; its options hold where none is given");
+  command->add_option("--out", arguments->out, "run directory; default: runs/MODEL-TIME")
+      ->check(whole_value<std::string>);
+  command->add_option("--resume", arguments->resume, "run directory to continue; its options hold where none is given")
+      ->check(whole_value<std::string>);
 
   return [command, arguments](char** argv) {
     expect_known("model", arguments->model, model_names());

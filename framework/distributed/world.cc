@@ -35,10 +35,6 @@ void World::run(const std::function<void()>& body) {
   }
 }
 
-void World::agree(const std::string& what, const std::string& text) {
-  if (store_) store_->agree(what, text);
-}
-
 int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body) {
   int rank = 0;
   try {

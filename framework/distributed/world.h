@@ -23,8 +23,6 @@ class World {
   ProcessGroup& group() { return *group_; }
   // Runs `body`; what it throws is told to the other ranks, whose waits then fail with it, and thrown on.
   void run(const std::function<void()>& body);
-  // Throws Error on every rank, naming the first that differs, unless all ranks give the same text.
-  void agree(const std::string& what, const std::string& text);
 
  private:
   Environment environment_;

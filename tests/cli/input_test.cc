@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/data/idx.h"
 #include "tests/cli/command.h"
 
 namespace lockstep {
@@ -39,6 +40,26 @@ TEST(WrongInput, ValuesOutOfRange) {
   expect_refused(run_command("train"), {"MODEL"});
 }
 
+TEST(WrongInput, ValuesThatAreNone) {
+  expect_refused(run_command("train lenet --momentum ''"), {"--momentum", "got nothing"});
+  expect_refused(run_command("train lenet --resume ''"), {"--resume", "got nothing"});
+  expect_refused(run_command("train lenet --seed -1"), {"--seed", "-1"});
+  expect_refused(run_command("train lenet --seed 18446744073709551616"), {"--seed", "18446744073709551616"});
+  expect_refused(run_command("train lenet --epochs 100000000000000000"), {"--epochs", "100000000000000000"});
+  expect_refused(run_command("train lenet --lr 0.1x"), {"--lr", "0.1x"});
+  expect_refused(run_command("train lenet --ranks 100000"), {"--ranks", "100000"});
+}
+
+TEST(WrongInput, ADirectoryThatCannotBeWrittenTo) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "file") << "something";
+  const std::string options = "train mlp --synthetic --threads 1 --steps 1 --out ";
+  expect_refused(run_command(options + (directory / "file")), {"file", "empty directory"});
+  expect_refused(run_command(options + (directory / "file/below")), {"file/below", "Not a directory"});
+  expect_refused(run_command(options + (directory / std::string(300, 'x'))), {"File name too long"});
+  expect_refused(run_command(options + (directory / ".")), {"new or an empty directory"});
+}
+
 TEST(WrongInput, ABatchThatDoesNotDivideNamesTheNearestThatDo) {
   expect_refused(run_command("train lenet --synthetic --ranks 3 --global-batch 64"), {"64", "63", "66"});
 }
@@ -55,10 +76,33 @@ TEST(WrongInput, DataThatIsMissingOrBroken) {
                  {"none", "dataset-fashion-mnist"});
 
   const std::string data = directory / "data";
-  std::filesystem::copy("/usr/share/datasets/fashion-mnist", data);
+  std::filesystem::copy(kFashionMnistPath, data);
   const std::string labels = data + "/train-labels-idx1-ubyte.gz";
   std::filesystem::resize_file(labels, std::filesystem::file_size(labels) / 2);
   expect_refused(run_command("train lenet --data " + data), {"train-labels-idx1-ubyte", "expected", "found", "offset"});
+}
+
+TEST(WrongInput, AChecksumThatIsMissing) {
+  const TemporaryDirectory directory;
+  for (const char* file : {"t10k-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz"}) {
+    const std::string data = directory / (std::string("without-") + file);
+    std::filesystem::copy(kFashionMnistPath, data);
+    const std::string damaged = data + "/" + file;
+    std::filesystem::resize_file(damaged, std::filesystem::file_size(damaged) - 8);
+    expect_refused(run_command("train lenet --data " + data), {file, "truncated gzip"});
+  }
+}
+
+TEST(WrongInput, CheckpointsOfAnotherModelOrData) {
+  const TemporaryDirectory runs;
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --steps 3 --out " + (runs / "run")).code, 0);
+  expect_refused(run_command("eval lenet --ranks 2 --checkpoint " + (runs / "run")), {"of lenet", "of mlp"});
+  expect_refused(run_command("train lenet --resume " + (runs / "run")), {"mlp", "lenet"});
+  expect_refused(
+      run_command(std::string("train mlp --ranks 2 --data ") + kFashionMnistPath + " --resume " + (runs / "run")),
+      {"synthetic", "fashion-mnist"});
+  expect_refused(run_command("train mlp --seed 7 --resume " + (runs / "run")), {"--seed"});
+  expect_refused(run_command("train mlp --steps 2 --resume " + (runs / "run")), {"3 steps", "got 2"});
 }
 
 TEST(WrongInput, CheckpointsThatAreMissing) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,7 +63,9 @@ class LongRun {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, (directory_ / "out").c_str(), O_WRONLY | O_CREAT, 0600);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (directory_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
-    EXPECT_EQ(posix_spawn(&launcher_, words[0].c_str(), &actions, nullptr, argv.data(), environ), 0);
+    if (posix_spawn(&launcher_, words[0].c_str(), &actions, nullptr, argv.data(), environ) != 0) {
+      throw std::runtime_error("the command cannot be started");
+    }
     posix_spawn_file_actions_destroy(&actions);
     EXPECT_TRUE(within(std::chrono::seconds(40),
                        [&] { return fs::exists(run_ + "/metrics.jsonl") && read_metrics_size() > 0; }));
@@ -76,12 +79,12 @@ class LongRun {
 
   pid_t launcher() const { return launcher_; }
   std::vector<pid_t> processes() const { return processes_with(run_); }
+  // Throws where none runs: a signal to process -1 would go to every process there is.
   pid_t a_rank() const {
     for (const pid_t process : processes()) {
       if (process != launcher_) return process;
     }
-    ADD_FAILURE() << "no rank runs";
-    return -1;
+    throw std::runtime_error("no rank runs: " + errors());
   }
   // The exit code, as a shell shows it; -1 where it does not end in time.
   int ends_within(std::chrono::seconds limit) {

@@ -1,11 +1,13 @@
 // Runs of the command from end to end, on made-up images.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/cli/command.h"
@@ -112,6 +114,28 @@ TEST(Train, NeverOverwritesARun) {
   EXPECT_EQ(again.code, 2);
   expect_one_line(again.err, {run, "--resume"});
   EXPECT_EQ(read_metrics(run).size(), 1u);
+}
+
+TEST(Train, OneRunAtATimeWritesToADirectory) {
+  const TemporaryDirectory runs;
+  const std::string run = runs / "run";
+  const std::string options = "train mlp --synthetic --threads 1 --global-batch 64 --steps 300 --out " + run;
+  CommandResult other;
+  std::thread second([&] { other = run_command(options); });
+  const CommandResult first = run_command(options);
+  second.join();
+  EXPECT_EQ(std::min(first.code, other.code), 0) << first.err << other.err;
+  EXPECT_EQ(std::max(first.code, other.code), 2) << first.err << other.err;
+  EXPECT_EQ(read_metrics(run).size(), 300u);
+}
+
+TEST(Train, WritesNoProgressToItsFilesWhereOutputIsClosed) {
+  const TemporaryDirectory runs;
+  const std::string run = runs / "run";
+  const std::string options = " train mlp --synthetic --threads 1 --global-batch 64 --steps 3 --ranks 2 --out " + run;
+  const std::string command = LOCKSTEP_COMMAND + options + " <&- >&- 2>&-";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(read_metrics(run).size(), 3u);
 }
 
 TEST(Train, StopsWhereTheLossIsNoNumber) {
