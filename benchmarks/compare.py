@@ -55,10 +55,10 @@ def run(command, threads):
     raise SystemExit(f"{' '.join(command)}: ended with code {process.returncode}\n{out}{err}")
 
 
-def settings_of(model):
+def settings_of(model, compiled):
     """PyTorch's settings that are tried, as options of pytorch/train_step.py."""
     layouts = [[], ["--channels-last"]] if model == "lenet" else [[]]
-    choices = itertools.product([[], ["--compile"]], layouts, ["foreach", "fused"])
+    choices = itertools.product([[], ["--compile"]] if compiled else [[]], layouts, ["foreach", "fused"])
     return [[*compiled, *layout, "--optimizer", optimizer] for compiled, layout, optimizer in choices]
 
 
@@ -84,7 +84,7 @@ class Comparison:
 
     def fastest_setting(self, configuration):
         """The best of two short runs decides."""
-        settings = settings_of(configuration[0])
+        settings = settings_of(configuration[0], not self.options.eager)
         tried = [[self.time("pytorch", configuration, self.options.trial_steps, s) for s in settings] for _ in range(2)]
         best = [min(times) for times in zip(*tried)]
         report = {describe(setting): round(ms, 3) for setting, ms in zip(settings, best)}
@@ -149,6 +149,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=100, help="steps before each run")
     parser.add_argument("--steps", type=int, default=500, help="timed steps of a run")
     parser.add_argument("--trial-steps", type=int, default=200, help="timed steps of a run that chooses a setting")
+    parser.add_argument("--eager", action="store_true", help="leave torch.compile out of PyTorch's settings: quicker")
     parser.add_argument("--out", help="file of the record (default: in benchmarks/results)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends what it started, like Ctrl-C
