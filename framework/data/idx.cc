@@ -7,17 +7,46 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
+
+#include "framework/core/error.h"
 
 namespace lockstep {
 namespace {
 
 // Deflate cannot pack more than this many bytes into one (a run of length 258 takes two bits).
 constexpr std::int64_t kMaxCompression = 1032;
+
+// Whether the last member of a gzip file is whole. gzread does not say: it takes data whose checksum was cut off
+// together with the end of the file for complete, and never compares it.
+bool ends_with_checksum(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::vector<unsigned char> in(256 << 10);
+  std::vector<unsigned char> out(256 << 10);
+  z_stream inflater{};
+  constexpr int kGzip = 16;
+  if (inflateInit2(&inflater, MAX_WBITS + kGzip) != Z_OK) throw Error("zlib: out of memory");
+  int state = Z_OK;
+  while (stream.read(reinterpret_cast<char*>(in.data()), static_cast<std::streamsize>(in.size())),
+         stream.gcount() > 0) {
+    inflater.next_in = in.data();
+    inflater.avail_in = static_cast<unsigned>(stream.gcount());
+    while (inflater.avail_in > 0 && (state == Z_OK || state == Z_STREAM_END)) {
+      if (state == Z_STREAM_END) inflateReset(&inflater);  // another member follows
+      inflater.next_out = out.data();
+      inflater.avail_out = static_cast<unsigned>(out.size());
+      state = inflate(&inflater, Z_NO_FLUSH);
+    }
+  }
+  inflateEnd(&inflater);
+  return state == Z_STREAM_END;
+}
 
 // Reads a plain or gzip file from its beginning to its end; zlib tells them apart.
 class IdxReader {
@@ -62,8 +91,10 @@ class IdxReader {
     const int got = gzread(file_.get(), &byte, 1);
     int code = Z_OK;
     gzerror(file_.get(), &code);
-    if (got == 0 && code == Z_OK) return;
-    fail("the end of the file", got > 0 ? "more data" : stream_state(), offset_);
+    if (got != 0 || code != Z_OK) fail("the end of the file", got > 0 ? "more data" : stream_state(), offset_);
+    if (gzdirect(file_.get()) == 0 && !ends_with_checksum(name_)) {
+      fail("a checksum behind the last byte", "a truncated gzip stream", offset_);
+    }
   }
 
   [[noreturn]] void fail(const std::string& expected, const std::string& found, std::int64_t offset) const {

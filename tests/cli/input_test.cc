@@ -84,6 +84,17 @@ TEST(WrongInput, DataThatIsMissingOrBroken) {
   expect_refused(run_command("train lenet --data " + data), {"train-labels-idx1-ubyte", "expected", "found", "offset"});
 }
 
+TEST(WrongInput, AChecksumThatIsMissing) {
+  const TemporaryDirectory directory;
+  for (const char* file : {"t10k-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz"}) {
+    const std::string data = directory / (std::string("without-") + file);
+    std::filesystem::copy(kFashionMnistPath, data);
+    const std::string damaged = data + "/" + file;
+    std::filesystem::resize_file(damaged, std::filesystem::file_size(damaged) - 8);
+    expect_refused(run_command("train lenet --data " + data), {file, "truncated gzip"});
+  }
+}
+
 TEST(WrongInput, CheckpointsOfAnotherModelOrData) {
   const TemporaryDirectory runs;
   ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --steps 3 --out " + (runs / "run")).code, 0);
