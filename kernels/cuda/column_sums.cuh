@@ -44,9 +44,10 @@ __device__ void sum_tile(const ColumnTiling& tiling, std::int64_t rows, std::int
   const int count = static_cast<int>(left < 0 ? 0 : left < N ? left : N);
   const std::int64_t begin = blockIdx.y * tiling.part_rows;
   const std::int64_t end = begin + tiling.part_rows < rows ? begin + tiling.part_rows : rows;
-  if (count > 0) {
+  // All threads step together: where some left this loop early, ptxas of CUDA 13.0 let them run ahead of their warp.
 #pragma unroll 4
-    for (std::int64_t row = begin + row_lane; row < end; row += row_lanes) rows_of(row, column, count, sums);
+  for (std::int64_t step = begin; step < end; step += row_lanes) {
+    if (count > 0 && step + row_lane < end) rows_of(step + row_lane, column, count, sums);
   }
   __shared__ float shared[kThreads * N];
 #pragma unroll

@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/plan.h"
+#include "kernels/elementwise.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -189,9 +190,24 @@ struct Plans {
   }
 };
 
+// cuBLASLt does not round f32 products to bf16: they go through the workspace, behind the part that cuBLASLt uses.
+bool narrowed(const ExecContext& exec, Matmul product) {
+  if (product.epilogue != Epilogue::none) return false;
+  const GradView target = {product.out, product.accumulate};
+  auto* const memory = static_cast<std::byte*>(exec.workspace->reserve(
+      kWorkspaceBytes + static_cast<std::size_t>(target.view.numel() * dtype_bytes(DType::f32))));
+  product.out.data = memory + kWorkspaceBytes;
+  product.out.dtype = DType::f32;
+  product.accumulate = false;
+  if (!matmul(exec, product)) return false;
+  accumulate(exec, product.out, target);
+  return true;
+}
+
 }  // namespace
 
 bool matmul(const ExecContext& exec, const Matmul& product) {
+  if (product.a.dtype == DType::f32 && product.out.dtype == DType::bf16) return narrowed(exec, product);
   int device = 0;
   LOCKSTEP_CUDA_CHECK(cudaGetDevice(&device));
   const Key key(exec, product, device);

@@ -22,8 +22,8 @@ enum class Epilogue : std::uint8_t {
   bias_gradient,  // bias[i] = sum over k of a[i][k]: written, not read
 };
 
-// out (rows x columns) = a (rows x depth) b (depth x columns), or += that. f32, or bf16 factors with f32 or bf16
-// results; sums are f32. None of the extents is 0.
+// out (rows x columns) = a (rows x depth) b (depth x columns), or += that. The factors are both f32 or both bf16, the
+// result is f32 or bf16; sums are f32. None of the extents is 0.
 struct Matmul {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
