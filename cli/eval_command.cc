@@ -38,16 +38,14 @@ void visit_fields(EvalArguments& arguments, Visitor&& visit) {
   visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in one forward pass");
 }
 
-void evaluate_as(const EvalArguments& arguments, World& world) {
-  const CheckpointInfo info = checkpoint_of("--checkpoint", arguments.checkpoint, arguments.model);
-  const std::unique_ptr<Dataset> dataset = open_validation_data(arguments.data, info.seed);
+void evaluate_as(const EvalArguments& arguments, const Dataset& dataset, World& world) {
   const Model model =
-      make_model(arguments.model, {.sample_shape = dataset->sample_shape(), .classes = dataset->num_classes()});
+      make_model(arguments.model, {.sample_shape = dataset.sample_shape(), .classes = dataset.num_classes()});
   const std::int64_t step = restore(arguments.checkpoint, model_tensors(*model.module), world.group(), Surplus::ignore);
-  const EvalResult result = evaluate(*model.module, model.logits, *dataset, arguments.batch_per_rank, world.group());
+  const EvalResult result = evaluate(*model.module, model.logits, dataset, arguments.batch_per_rank, world.group());
   if (world.rank() != 0) return;
   fmt::print("{} after {} steps on {}: accuracy {:.4f}, loss {:.4f} ({} samples)\n", arguments.model, step,
-             dataset->info().name, result.accuracy, result.loss, result.samples);
+             dataset.info().name, result.accuracy, result.loss, result.samples);
   if (!arguments.json.empty()) {
     const nlohmann::ordered_json json = {{"model", arguments.model},    {"step", step},
                                          {"accuracy", result.accuracy}, {"loss", result.loss},
@@ -58,11 +56,11 @@ void evaluate_as(const EvalArguments& arguments, World& world) {
   }
 }
 
-void run_rank(const EvalArguments& arguments, const Placement& placement) {
+void run_rank(const EvalArguments& arguments, const Dataset& dataset, const Placement& placement) {
   Context context(context_of(arguments.device, placement));
   const ContextScope scope(context);
   World world(placement.environment, {.timeout = kRankDeadline});
-  world.run([&] { evaluate_as(arguments, world); });
+  world.run([&] { evaluate_as(arguments, dataset, world); });
 }
 
 }  // namespace
@@ -81,12 +79,11 @@ std::function<int(char** argv)> add_eval_command(CLI::App& app) {
     expect_known("model", arguments->model, model_names());
     expect(arguments->batch_per_rank >= 1, "--batch-per-rank: expected at least 1, got {}", arguments->batch_per_rank);
     const Placement placement = resolve_placement(arguments->device);
-    if (placement.environment.launcher != Launcher::lockstep) {  // what is wrong for every rank is said once
-      const CheckpointInfo info = checkpoint_of("--checkpoint", arguments->checkpoint, arguments->model);
-      open_validation_data(arguments->data, info.seed);
-    }
+    // Before ranks are started, so that what is wrong for all of them is said once.
+    const CheckpointInfo info = checkpoint_of("--checkpoint", arguments->checkpoint, arguments->model);
+    const std::unique_ptr<Dataset> dataset = open_validation_data(arguments->data, info.seed);
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
-    run_rank(*arguments, placement);
+    run_rank(*arguments, *dataset, placement);
     return 0;
   };
 }

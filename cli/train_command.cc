@@ -250,9 +250,8 @@ std::string describe(const Environment& environment, const Context& context) {
   return fmt::format("{} rank{} x {} thread{}", ranks, ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s");
 }
 
-void train_as(const TrainArguments& arguments, World& world) {
+void train_as(const TrainArguments& arguments, const DataSources& data, World& world) {
   expect_agreement(world.group(), "options", text_of(arguments));
-  const DataSources data = open_data(arguments.data, arguments.seed);
   const Model model = make_model(
       arguments.model,
       {.sample_shape = data.train->sample_shape(), .classes = data.train->num_classes(), .dropout = arguments.dropout});
@@ -282,9 +281,8 @@ void train_as(const TrainArguments& arguments, World& world) {
   }
 }
 
-void preflight(const TrainArguments& arguments, int ranks) {
+void preflight(const TrainArguments& arguments, const DataSources& data, int ranks) {
   check_run_directory(arguments.out, arguments.resume);
-  const DataSources data = open_data(arguments.data, arguments.seed);
   const TrainerOptions options = trainer_options(arguments, *data.train, ranks);
   TrainSampler(data.train->size(), options.split, 0, {.short_batch = options.short_batch});
   if (arguments.resume.empty()) return;
@@ -296,12 +294,12 @@ void preflight(const TrainArguments& arguments, int ranks) {
          arguments.resume, info.step, options.steps);
 }
 
-void run_rank(const TrainArguments& arguments, const Placement& placement) {
+void run_rank(const TrainArguments& arguments, const DataSources& data, const Placement& placement) {
   Context context(context_of(arguments.device, placement));
   const ContextScope scope(context);
   context.random.seed = arguments.seed;
   World world(placement.environment, {.timeout = kRankDeadline});
-  world.run([&] { train_as(arguments, world); });
+  world.run([&] { train_as(arguments, data, world); });
 }
 
 }  // namespace
@@ -321,10 +319,13 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
     if (!arguments->resume.empty()) inherit_options(*command, *arguments);
     check(*arguments);
     const Placement placement = resolve_placement(arguments->device);
+    const DataSources data = open_data(arguments->data, arguments->seed);
     // What is wrong for every rank is said once, before there are any.
-    if (placement.environment.launcher != Launcher::lockstep) preflight(*arguments, placement.environment.world_size);
+    if (placement.environment.launcher != Launcher::lockstep) {
+      preflight(*arguments, data, placement.environment.world_size);
+    }
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
-    run_rank(*arguments, placement);
+    run_rank(*arguments, data, placement);
     return 0;
   };
 }

@@ -57,6 +57,11 @@ Tensor Tensor::detach() const {
   return tensor;
 }
 
+double Tensor::item() const {
+  expect(numel() == 1, "item: expected one element, got shape {}", shape_);
+  return dtype_ == DType::f64 ? to_host<double>()[0] : to_host<float>()[0];
+}
+
 void Tensor::copy_to_host(View destination) const {
   expect(destination.dtype == dtype_ && destination.numel() == numel(), "copy_to_host: expected {} {}, got {} {}",
          numel(), dtype_name(dtype_), destination.numel(), dtype_name(destination.dtype));

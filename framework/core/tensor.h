@@ -51,6 +51,8 @@ class Tensor {
     copy_to_host({values.data(), dtype_of<T>(), shape_});
     return values;
   }
+  // The one element of an f32 or f64 tensor; waits for the device.
+  double item() const;
   void copy_to_host(View destination) const;
   void copy_from_host(ConstView source) const;
   void fill_zero() const;

@@ -1,6 +1,7 @@
 #include "framework/data/dataset.h"
 
 #include <algorithm>
+#include <array>
 
 #include "framework/core/error.h"
 
@@ -24,6 +25,12 @@ Dataset::Dataset(DatasetInfo info, DType sample_dtype) : info_(std::move(info)),
          info_.stddev.size());
   expect(std::ranges::all_of(info_.stddev, [](float value) { return value > 0; }),
          "{}: expected every stddev above 0, got {}", name, *std::ranges::min_element(info_.stddev));
+}
+
+Shape Dataset::batch_shape(std::int64_t count) const {
+  std::array<std::int64_t, Shape::kMaxRank> extents{count};
+  std::ranges::copy(sample_shape().span(), extents.begin() + 1);
+  return Shape(std::span(extents).first(static_cast<std::size_t>(sample_shape().rank()) + 1));
 }
 
 }  // namespace lockstep

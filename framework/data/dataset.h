@@ -51,6 +51,8 @@ class Dataset {
   DType sample_dtype() const { return sample_dtype_; }
   std::int64_t sample_bytes() const { return sample_shape().numel() * dtype_bytes(sample_dtype_); }
   int num_classes() const { return info_.num_classes; }
+  // (count, sample_shape...)
+  Shape batch_shape(std::int64_t count) const;
 
   // Reads sample `index` (0 <= index < size) into sample_bytes() bytes, row-major, and its label. Called by several
   // threads at once.

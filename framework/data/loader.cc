@@ -1,7 +1,5 @@
 #include "framework/data/loader.h"
 
-#include <algorithm>
-#include <array>
 #include <new>
 #include <utility>
 
@@ -14,12 +12,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kAlignmentBytes = 64;
-
-Shape batch_shape(std::int64_t count, const Shape& sample_shape) {
-  std::array<std::int64_t, Shape::kMaxRank> extents{count};
-  std::ranges::copy(sample_shape.span(), extents.begin() + 1);
-  return Shape(std::span(extents).first(static_cast<std::size_t>(sample_shape.rank()) + 1));
-}
 
 }  // namespace
 
@@ -133,8 +125,7 @@ void Loader::gather(Slot& slot) const {
     expect(label >= 0 && label < dataset_.num_classes(), "{}: expected labels between 0 and {}, got {} for sample {}",
            dataset_.info().name, dataset_.num_classes() - 1, label, index);
   }
-  slot.batch.samples =
-      ConstView(samples, dataset_.sample_dtype(), batch_shape(slot.batch.count, dataset_.sample_shape()));
+  slot.batch.samples = ConstView(samples, dataset_.sample_dtype(), dataset_.batch_shape(slot.batch.count));
   slot.batch.labels = ConstView(labels, DType::i32, Shape{slot.batch.count});
 }
 

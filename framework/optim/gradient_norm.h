@@ -16,7 +16,7 @@ class GradientNorm {
   // min(1, max_norm / norm), for Optimizer::update.
   const double* clip_factor() const { return clip_factor_.view().as<double>(); }
   // The L2 norm before clipping; waits for the device.
-  double norm() const { return norm_.to_host<double>()[0]; }
+  double norm() const { return norm_.item(); }
 
  private:
   const ParameterArena& arena_;

@@ -24,10 +24,6 @@ class EvaluationMode {
   bool was_training_;
 };
 
-double scalar(const Tensor& tensor) {
-  return tensor.dtype() == DType::f64 ? tensor.to_host<double>()[0] : tensor.to_host<float>()[0];
-}
-
 }  // namespace
 
 EvalResult evaluate(Module& model, const LogitsFunction& logits, const Dataset& dataset, std::int64_t batch_size,
@@ -41,7 +37,7 @@ EvalResult evaluate(Module& model, const LogitsFunction& logits, const Dataset& 
     const DeviceBatch input = to_device(*batch, dataset.info());
     const Tensor output = logits(input.samples);
     correct += count_correct(output, input.labels).to_host<std::int32_t>()[0];
-    loss_sum += scalar(softmax_cross_entropy(output, input.labels)) * static_cast<double>(batch->count);
+    loss_sum += softmax_cross_entropy(output, input.labels).item() * static_cast<double>(batch->count);
     count += static_cast<double>(batch->count);
   }
   const std::vector<double> mine{loss_sum, correct, count};

@@ -1,19 +1,10 @@
 #include "framework/train/input.h"
 
-#include <vector>
-
 #include "framework/core/context.h"
-#include "framework/core/error.h"
 #include "framework/ops/image.h"
 
 namespace lockstep {
 namespace {
-
-Shape with_batch(std::int64_t count, const Shape& sample_shape) {
-  std::vector<std::int64_t> extents{count};
-  extents.insert(extents.end(), sample_shape.span().begin(), sample_shape.span().end());
-  return Shape(extents);
-}
 
 Tensor copy_to_device(const ConstView& host) {
   const Tensor tensor = Tensor::empty(host.shape, host.dtype);
@@ -30,7 +21,7 @@ DeviceBatch to_device(const Batch& batch, const DatasetInfo& info) {
 }
 
 DeviceBatch zero_batch(std::int64_t count, const Dataset& dataset) {
-  return {.samples = Tensor::zeros(with_batch(count, dataset.sample_shape()), context().dtype()),
+  return {.samples = Tensor::zeros(dataset.batch_shape(count), context().dtype()),
           .labels = Tensor::zeros({count}, DType::i32)};
 }
 

@@ -65,7 +65,7 @@ StepResult TrainStep::run(const NextBatch& next, double learning_rate) {
 
   loss_reduced_.wait();
   StepResult result;
-  result.loss = context().dtype() == DType::f64 ? loss_.to_host<double>()[0] : loss_.to_host<float>()[0];
+  result.loss = loss_.item();
   if (gradient_norm_) result.grad_norm = gradient_norm_->norm();
   group_.check();  // the device has been waited for: what a failed collective left is not taken for a result
   return result;
