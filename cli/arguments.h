@@ -18,6 +18,7 @@ struct DeviceArguments {
   std::optional<int> ranks;
   std::optional<int> threads;
   std::string precision = "f32";
+  bool deterministic = false;
 };
 
 template <class Visitor>
@@ -25,6 +26,7 @@ void visit_fields(DeviceArguments& arguments, Visitor&& visit) {
   visit("--device", arguments.device, "auto, cpu or cuda");
   visit("--ranks", arguments.ranks, "ranks; default: the launcher's, else one for each GPU, else 1");
   visit("--precision", arguments.precision, "f32, or on GPUs tf32: products round their factors to 10 bits");
+  visit("--deterministic", arguments.deterministic, "on GPUs: the same bits in every run, whatever it costs");
   visit("--threads", arguments.threads,
         "CPU threads of a rank; default: OMP_NUM_THREADS, else cores / ranks of the host");
 }

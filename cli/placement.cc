@@ -80,7 +80,8 @@ Placement resolve_placement(const DeviceArguments& arguments) {
 ContextOptions context_of(const DeviceArguments& arguments, const Placement& placement) {
   ContextOptions options{.device = placement.device,
                          .threads = threads_of(arguments, placement.environment),
-                         .allow_tf32 = arguments.precision == "tf32"};
+                         .allow_tf32 = arguments.precision == "tf32",
+                         .deterministic = arguments.deterministic};
   if (placement.device == DeviceType::cuda) options.gpu = gpu_of_rank(placement.environment, placement.visible_gpus);
   return options;
 }

@@ -51,6 +51,7 @@ struct TrainArguments {
   double first_bucket_mib = 1.0;
   double bucket_cap_mib = 25.0;
   std::string overlap = "on";
+  std::string graph = "on";
   std::string short_batch = "drop";
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;
@@ -82,6 +83,7 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--first-bucket-mib", arguments.first_bucket_mib, "the same for the first");
   visit("--overlap", arguments.overlap,
         "on, off (all-reduce after backward) or naive (one by one, for each parameter)");
+  visit("--graph", arguments.graph, "on GPUs: on (the step is captured once and replayed) or off");
   visit("--short-batch", arguments.short_batch,
         "the samples that fill no global batch at the end of an epoch: drop them, or pad them from its head");
   visit("--seed", arguments.seed, "of initial weights, sample order and dropout");
@@ -175,6 +177,7 @@ TrainerOptions trainer_options(const TrainArguments& arguments, const Dataset& t
   options.step.buckets.overlap = arguments.overlap == "naive" ? Overlap::naive
                                  : arguments.overlap == "off" ? Overlap::off
                                                               : Overlap::on;
+  options.step.graph = arguments.graph == "on";
   options.label_smoothing = arguments.label_smoothing;
   options.seed = arguments.seed;
   options.eval_every = arguments.eval_every;
@@ -189,6 +192,7 @@ void check(const TrainArguments& arguments) {
   expect_known("schedule", arguments.schedule, {"constant", "cosine", "linear", "step"});
   expect_known("--short-batch", arguments.short_batch, {"drop", "pad"});
   expect_known("overlap mode", arguments.overlap, {"on", "off", "naive"});
+  expect_known("--graph", arguments.graph, {"on", "off"});
   expect(arguments.epochs.value_or(1) <= kMostEpochs, "--epochs: expected at most {}, got {}", kMostEpochs,
          arguments.epochs.value_or(1));
   expect(!arguments.steps || !arguments.epochs, "expected --steps or --epochs, got both");

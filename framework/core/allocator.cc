@@ -55,7 +55,7 @@ std::string table_of(const CachingAllocator::Stats& stats, std::size_t bytes_out
 CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source) : source_(std::move(source)) {}
 
 CachingAllocator::~CachingAllocator() {
-  for (const auto& [size, cached] : cached_) {
+  for (const auto& [key, cached] : cached_) {
     for (void* address : cached) source_->release(address);
   }
 }
@@ -63,8 +63,8 @@ CachingAllocator::~CachingAllocator() {
 void* CachingAllocator::allocate(std::size_t bytes) {
   const std::size_t rounded = round_up(bytes);
   const std::lock_guard lock(mutex_);
-  std::vector<void*>& cached = cached_[rounded];
-  Block block{rounded, MemoryScope::current()};
+  const Block block{rounded, MemoryScope::current(), MemoryPoolScope::current()};
+  std::vector<void*>& cached = cached_[{block.pool, rounded}];
   void* address = nullptr;
   if (cached.empty()) {
     address = source_->allocate(rounded);
@@ -89,7 +89,25 @@ void CachingAllocator::release(void* address) noexcept {
   const Block& block = blocks_.at(address);
   stats_.bytes_in_use -= block.rounded_bytes;
   stats_.bytes_by_purpose[static_cast<std::size_t>(block.purpose)] -= block.rounded_bytes;
-  cached_[block.rounded_bytes].push_back(address);
+  cached_[{block.pool, block.rounded_bytes}].push_back(address);
+}
+
+MemoryPool CachingAllocator::make_pool() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<MemoryPool>(pools_++);
+}
+
+void CachingAllocator::trim(MemoryPool pool) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, cached] : cached_) {
+    if (key.first != pool) continue;
+    for (void* address : cached) {
+      source_->release(address);
+      blocks_.erase(address);
+      stats_.bytes_reserved -= key.second;
+    }
+    cached.clear();
+  }
 }
 
 void CachingAllocator::count_outside(MemoryPurpose purpose, std::size_t bytes) {

@@ -10,12 +10,33 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "framework/core/memory_purpose.h"
 #include "kernels/exec_context.h"
 
 namespace lockstep {
+
+// A set of blocks that only its own scope reuses: what a captured graph works on must go to nobody else between
+// replays.
+enum class MemoryPool : int { shared = 0 };
+
+// From which pool the calling thread allocates until the scope ends. A block goes back to the pool it came from.
+class MemoryPoolScope {
+ public:
+  explicit MemoryPoolScope(MemoryPool pool) : previous_(std::exchange(current_, pool)) {}
+  ~MemoryPoolScope() { current_ = previous_; }
+  MemoryPoolScope(const MemoryPoolScope&) = delete;
+  MemoryPoolScope& operator=(const MemoryPoolScope&) = delete;
+
+  static MemoryPool current() { return current_; }
+
+ private:
+  inline static thread_local MemoryPool current_ = MemoryPool::shared;
+
+  MemoryPool previous_;
+};
 
 // Where the bytes come from: the heap, or a GPU. The only thing that differs between devices.
 class MemorySource {
@@ -50,9 +71,14 @@ class CachingAllocator {
 
   // A block of at least `bytes`, aligned to 64. Thread-safe. Blocks are rounded up to eighths of a power of two and
   // reused only for requests of the same rounded size, so that reuse is the same in every step. Counts for the purpose
-  // of the innermost MemoryScope. Throws lockstep::Error with table() when the memory is not there.
+  // of the innermost MemoryScope, and comes from the pool of the innermost MemoryPoolScope. Throws lockstep::Error with
+  // table() when the memory is not there.
   void* allocate(std::size_t bytes);
   void release(void* address) noexcept;
+  // A pool of its own, for a MemoryPoolScope.
+  MemoryPool make_pool();
+  // Gives back to the system what lies unused in `pool`. The device must have ended with it.
+  void trim(MemoryPool pool);
   // Memory of the same device that a library took by itself.
   void count_outside(MemoryPurpose purpose, std::size_t bytes);
   Stats stats() const;
@@ -63,14 +89,17 @@ class CachingAllocator {
   struct Block {
     std::size_t rounded_bytes;
     MemoryPurpose purpose;
+    MemoryPool pool;
   };
+  using Key = std::pair<MemoryPool, std::size_t>;  // pool and rounded size
 
   std::string out_of_memory(std::size_t bytes) const;
 
   std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> cached_;  // by rounded size
-  std::unordered_map<void*, Block> blocks_;           // every block that came from the source
+  std::map<Key, std::vector<void*>> cached_;
+  std::unordered_map<void*, Block> blocks_;  // every block that came from the source
+  int pools_ = 1;
   std::size_t bytes_outside_ = 0;
   Stats stats_;
 };

@@ -2,8 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include <bit>
 #include <utility>
+#include <vector>
 
 #include "framework/core/allocator.h"
 #include "framework/core/error.h"
@@ -11,12 +11,12 @@
 #include "kernels/dispatch.h"
 
 namespace lockstep {
-namespace {
 
 class GrowingWorkspace final : public Workspace {
  public:
   explicit GrowingWorkspace(DeviceType device) : allocator_(device_allocator(device)) {}
   ~GrowingWorkspace() override {
+    for (void* address : outgrown_) allocator_.release(address);
     if (address_ != nullptr) allocator_.release(address_);
   }
   GrowingWorkspace(const GrowingWorkspace&) = delete;
@@ -24,20 +24,27 @@ class GrowingWorkspace final : public Workspace {
 
   void* reserve(std::size_t bytes) override {
     if (bytes > bytes_) {
-      if (address_ != nullptr) allocator_.release(address_);
+      if (address_ != nullptr) kept_ ? outgrown_.push_back(address_) : allocator_.release(address_);
       address_ = nullptr;
-      bytes_ = std::bit_ceil(bytes);
       const MemoryScope purpose(MemoryPurpose::workspace);
-      address_ = allocator_.allocate(bytes_);
+      const MemoryPoolScope pool(MemoryPool::shared);
+      address_ = allocator_.allocate(bytes);
+      bytes_ = bytes;
     }
     return address_;
   }
+
+  void keep() { kept_ = true; }
 
  private:
   CachingAllocator& allocator_;
   void* address_ = nullptr;
   std::size_t bytes_ = 0;
+  bool kept_ = false;
+  std::vector<void*> outgrown_;  // what graphs may hold
 };
+
+namespace {
 
 thread_local Context* current = nullptr;
 
@@ -93,6 +100,19 @@ const RandomState* Context::device_random() {
   }
   return device_random_.get();
 }
+
+void Context::keep_workspace() { workspace_->keep(); }
+
+void Context::update_device_random() {
+  if (stored_random_) device_random();
+}
+
+StreamScope::StreamScope(const Stream& stream) : context_(context()), previous_(context_.exec_) {
+  context_.exec_.stream = stream.get();
+  context_.exec_.workspace = nullptr;
+}
+
+StreamScope::~StreamScope() { context_.exec_ = previous_; }
 
 Context& context() {
   thread_local Context fallback;

@@ -14,6 +14,8 @@
 
 namespace lockstep {
 
+class GrowingWorkspace;
+
 struct ContextOptions {
   DeviceType device = DeviceType::cpu;
   int gpu = 0;                 // among the visible ones; every context of a process is on the same
@@ -41,6 +43,8 @@ class Context {
 
   // The host waits for everything that was enqueued; at once on a CPU.
   void synchronize() const;
+  // From now on scratch memory stays at its address: a captured step works on it. What needs more gets other memory.
+  void keep_workspace();
 
   // Seed, step and first sample, which key every random draw of an op. Set by the training step.
   RandomState random;
@@ -48,13 +52,17 @@ class Context {
   // order, if it has changed: before a captured step is captured or replayed, so that none of its values are part of
   // it.
   const RandomState* device_random();
+  // The same for a step that may draw nothing: stores `random` only if device_random() was ever asked for.
+  void update_device_random();
   // A number of its own for each op that draws and each tensor that is initialised. Ranks that build the same model get
   // the same numbers, since they ask in the same order.
   std::uint32_t next_random_stream() { return next_random_stream_++; }
 
  private:
+  friend class StreamScope;
+
   Stream stream_;  // of a GPU
-  std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<GrowingWorkspace> workspace_;
   ExecContext exec_;
   DType dtype_;
   DeviceValue<RandomState> device_random_;
@@ -64,6 +72,20 @@ class Context {
 
 // The calling thread's context: the innermost ContextScope's, else a CPU context of one thread in f32.
 Context& context();
+
+// Makes the ops of the current context, which is on a GPU, go to another stream until the scope ends. They get no
+// workspace, which is the compute stream's: for updates, norms and copies.
+class StreamScope {
+ public:
+  explicit StreamScope(const Stream& stream);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  Context& context_;
+  ExecContext previous_;
+};
 
 // Makes `context`, and its GPU, the calling thread's until the scope ends.
 class ContextScope {

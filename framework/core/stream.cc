@@ -1,9 +1,17 @@
 #include "framework/core/stream.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "framework/core/cuda_check.h"
 
 namespace lockstep {
 namespace {
+
+std::function<void(void* stream)>& stream_hook() {
+  static std::function<void(void* stream)> hook;
+  return hook;
+}
 
 cudaEvent_t event_of(const std::shared_ptr<void>& handle) { return static_cast<cudaEvent_t>(handle.get()); }
 
@@ -14,9 +22,11 @@ Stream Stream::create(StreamPriority priority) {
   int highest = 0;
   check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
   cudaStream_t handle = nullptr;
-  check_cuda(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking,
-                                          priority == StreamPriority::highest ? highest : lowest),
-             "cudaStreamCreateWithPriority");
+  // Smaller numbers come first; where the device knows two only, the lower one serves as the middle.
+  const int value = priority == StreamPriority::highest  ? highest
+                    : priority == StreamPriority::lowest ? lowest
+                                                         : std::min(lowest, (highest + lowest) / 2);
+  check_cuda(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, value), "cudaStreamCreateWithPriority");
   Stream stream;
   stream.handle_ = {handle, [](void* old) {
                       log_cuda_failure(cudaStreamDestroy(static_cast<cudaStream_t>(old)), "cudaStreamDestroy");
@@ -44,11 +54,13 @@ Event Event::create() {
 }
 
 void Event::record(void* stream) const {
+  if (stream_hook()) stream_hook()(stream);
   check_cuda(cudaEventRecord(event_of(handle_), static_cast<cudaStream_t>(stream)), "cudaEventRecord");
 }
 
 void Event::hold(void* stream) const {
   check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_of(handle_)), "cudaStreamWaitEvent");
+  if (stream_hook()) stream_hook()(stream);
 }
 
 bool Event::done() const {
@@ -62,5 +74,7 @@ bool Event::done() const {
 }
 
 void Event::synchronize() const { check_cuda(cudaEventSynchronize(event_of(handle_)), "cudaEventSynchronize"); }
+
+void set_stream_hook(std::function<void(void* stream)> hook) { stream_hook() = std::move(hook); }
 
 }  // namespace lockstep

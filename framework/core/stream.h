@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace lockstep {
 
-enum class StreamPriority : std::uint8_t { normal, highest };
+enum class StreamPriority : std::uint8_t { lowest, normal, highest };
 
 // Copying a Stream copies the handle. A default-made one is none.
 class Stream {
@@ -46,5 +47,9 @@ class Event {
  private:
   std::shared_ptr<void> handle_;  // a cudaEvent_t without timing
 };
+
+// For tests of order: called with a stream before a mark is put behind what it holds, and after it was made to wait for
+// one. It may enqueue a delay, which must change nothing. Not while other threads use streams; empty: none.
+void set_stream_hook(std::function<void(void* stream)> hook);
 
 }  // namespace lockstep

@@ -1,12 +1,8 @@
 #include "framework/data/loader.h"
 
-#include <new>
 #include <utility>
 
-#include "framework/core/context.h"
-#include "framework/core/cuda_memory.h"
 #include "framework/core/error.h"
-#include "kernels/dispatch.h"
 
 namespace lockstep {
 namespace {
@@ -14,14 +10,6 @@ namespace {
 constexpr std::size_t kAlignmentBytes = 64;
 
 }  // namespace
-
-std::shared_ptr<void> allocate_host(std::size_t bytes) {
-  if constexpr (kernels::kHasCuda) {
-    if (context().device() == DeviceType::cuda) return allocate_pinned(bytes);
-  }
-  return {::operator new (bytes, std::align_val_t{kAlignmentBytes}),
-          [](void* memory) { ::operator delete (memory, std::align_val_t{kAlignmentBytes}); }};
-}
 
 Loader::Loader(const Dataset& dataset, std::unique_ptr<Sampler> sampler, LoaderOptions options)
     : dataset_(dataset), sampler_(std::move(sampler)) {

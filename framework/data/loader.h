@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/core/host_memory.h"
 #include "framework/data/dataset.h"
 #include "framework/data/sampler.h"
 #include "kernels/tensor_view.h"
@@ -27,9 +28,6 @@ struct Batch {
 
 // Gives at least `bytes` of host memory aligned to 64, freed when the last copy of the pointer goes.
 using HostAllocator = std::function<std::shared_ptr<void>(std::size_t bytes)>;
-
-// Pinned where the current context is on a GPU.
-std::shared_ptr<void> allocate_host(std::size_t bytes);
 
 struct LoaderOptions {
   int slots = 3;                           // at least 2: one with the consumer, the others being filled

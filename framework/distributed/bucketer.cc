@@ -64,6 +64,7 @@ void Bucketer::launch_complete_buckets() {
     BucketState& bucket = buckets_[next_to_launch_];
     bucket.work =
         group_.all_reduce(slice(arena_.grads(), arena_.buckets()[next_to_launch_].range), ReduceOp::sum, bucket.label);
+    if (options_.on_launch) options_.on_launch(next_to_launch_);
     ++next_to_launch_;
   }
 }
@@ -76,7 +77,9 @@ void Bucketer::flush() {
     for (const ArenaSlot& slot : arena_.slots()) {
       group_.all_reduce(slice(arena_.grads(), slot.range), ReduceOp::sum, slot.parameter->name).wait();
     }
-    next_to_launch_ = buckets_.size();
+    for (; next_to_launch_ < buckets_.size(); ++next_to_launch_) {
+      if (options_.on_launch) options_.on_launch(next_to_launch_);
+    }
   }
   launch_complete_buckets();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,6 +25,9 @@ struct BucketerOptions {
   // Whether a parameter may get no gradient in a step; it then counts as zero. Otherwise that is an error: it is nearly
   // always a mistake in the model, and one that only some ranks make would leave the others waiting.
   bool allow_unused = false;
+  // Called as soon as a bucket's all-reduce is under way, in index order: what is to follow it may be enqueued behind
+  // wait(bucket), on another stream.
+  std::function<void(std::size_t bucket)> on_launch;
 };
 
 // Sums the gradients of an arena over the ranks of a group, during the backward pass that it is given to:

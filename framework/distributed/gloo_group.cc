@@ -143,6 +143,7 @@ class GlooGroup final : public ProcessGroup {
   }
 
   std::string_view backend() const override { return "gloo"; }
+  Store* store() const override { return store_.get(); }
 
   void abort(const std::string& reason) override {
     worker_->fail(std::make_exception_ptr(Error(fmt::format("gloo group: aborted by rank {}: {}", rank(), reason))));

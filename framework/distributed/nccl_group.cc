@@ -187,12 +187,13 @@ class NcclGroup final : public ProcessGroup {
   NcclGroup(const Environment& environment, std::shared_ptr<Store> store, const GroupOptions& options)
       : ProcessGroup(environment.rank, environment.world_size),
         exceptions_at_start_(std::uncaught_exceptions()),
-        name_(store ? store->next_name("nccl") : "nccl"),
+        store_(std::move(store)),
+        name_(store_ ? store_->next_name("nccl") : "nccl"),
         token_(Tensor::zeros({1}, DType::i32)) {
     const std::size_t free_before = free_gpu_bytes();
-    const ncclUniqueId id = agree_on_id(environment, store.get(), name_);
+    const ncclUniqueId id = agree_on_id(environment, store_.get(), name_);
     try {
-      communicator_ = std::make_shared<Communicator>(rank(), size(), id, store.get());
+      communicator_ = std::make_shared<Communicator>(rank(), size(), id, store_.get());
     } catch (const Error& error) {
       throw Error(fmt::format("nccl group: rank {} on {}: {}", rank(), selected_gpu().name, error.what()));
     }
@@ -204,7 +205,7 @@ class NcclGroup final : public ProcessGroup {
         .rank = rank(),
         .size = size(),
         .timeout = options.timeout,
-        .store = std::move(store),
+        .store = store_,
         .failure = failure_,
         .begin = [] { bind_thread_to_gpu(); },
         .engine_failure = [communicator = communicator_] { return communicator->failure(); },
@@ -224,6 +225,7 @@ class NcclGroup final : public ProcessGroup {
   }
 
   std::string_view backend() const override { return "nccl"; }
+  Store* store() const override { return store_.get(); }
   void check() const override { failure_->check(); }
   void abort(const std::string& reason) override { watchdog_->fail(reason); }
 
@@ -299,6 +301,7 @@ class NcclGroup final : public ProcessGroup {
   }
 
   const int exceptions_at_start_;
+  const std::shared_ptr<Store> store_;
   const std::string name_;
   Tensor token_;  // what a barrier reduces
   Stream stream_ = Stream::create(StreamPriority::highest);

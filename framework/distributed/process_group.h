@@ -72,6 +72,9 @@ class ProcessGroup {
   // Finished when every rank has issued it.
   Work barrier(std::string_view label = {});
 
+  // Where the ranks agree on what must not go through the engine, as before its first collective; null: nowhere.
+  virtual Store* store() const { return nullptr; }
+
   // Throws what has made this group fail, if anything has. On a GPU, where no wait() blocks, the host learns of it
   // late, and an aborted collective leaves garbage: call it after waiting for the device, before the result is used.
   virtual void check() const {}

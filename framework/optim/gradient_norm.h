@@ -11,11 +11,16 @@ class GradientNorm {
   // max_norm 0: measure only, the factor is 1.
   GradientNorm(const ParameterArena& arena, double max_norm);
 
-  // Over the whole arena as it is now.
+  // Adds up the squares of a bucket, whose gradients are complete. Every bucket once, in any order and on any stream.
+  void measure(Range bucket);
+  // From these sums to the norm and the factor.
+  void combine();
+  // Both, over the whole arena as it is now.
   void measure();
-  // min(1, max_norm / norm), for Optimizer::update.
+  // In device memory: min(1, max_norm / norm), for Optimizer::update, and the L2 norm before clipping.
   const double* clip_factor() const { return clip_factor_.view().as<double>(); }
-  // The L2 norm before clipping; waits for the device.
+  const double* device_norm() const { return norm_.view().as<double>(); }
+  // Waits for the device.
   double norm() const { return norm_.item(); }
 
  private:

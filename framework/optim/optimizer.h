@@ -35,6 +35,8 @@ class Optimizer {
   // Steps begun since the start of training.
   std::int64_t steps() const { return scalars_.step; }
   void set_steps(std::int64_t steps) { scalars_.step = steps; }
+  // What begin_step() stored, in device memory.
+  const kernels::StepScalars* scalars() const { return device_scalars_.get(); }
 
   // Flat tensors in the layout of the arena, one for each moment ("momentum"), for checkpoints.
   struct State {

@@ -1,7 +1,12 @@
 #include "framework/train/input.h"
 
 #include "framework/core/context.h"
+#include "framework/core/cuda_memory.h"
+#include "framework/core/device_copy.h"
+#include "framework/core/error.h"
 #include "framework/ops/image.h"
+#include "kernels/dispatch.h"
+#include "kernels/image.h"
 
 namespace lockstep {
 namespace {
@@ -23,6 +28,59 @@ DeviceBatch to_device(const Batch& batch, const DatasetInfo& info) {
 DeviceBatch zero_batch(std::int64_t count, const Dataset& dataset) {
   return {.samples = Tensor::zeros(dataset.batch_shape(count), context().dtype()),
           .labels = Tensor::zeros({count}, DType::i32)};
+}
+
+TrainInput::TrainInput(const Dataset& dataset, Loader& loader, std::int64_t batch_size)
+    : info_(dataset.info()), loader_(loader), batch_(zero_batch(batch_size, dataset)) {
+  if constexpr (kernels::kHasCuda) {
+    if (context().device() == DeviceType::cuda) {
+      copies_ = Stream::create();
+      for (Slot& slot : slots_) {
+        slot = {.samples = Tensor::empty(dataset.batch_shape(batch_size), dataset.sample_dtype()),
+                .labels = Tensor::empty({batch_size}, DType::i32),
+                .copied = Event::create(),
+                .free = Event::create()};
+      }
+    }
+  }
+}
+
+// The loader's next batch; the memory of the one before goes back to it.
+const Batch& TrainInput::load() {
+  const Batch& batch = loader_.next();
+  expect(batch.count == batch_.samples.dim(0), "train input: expected batches of {} samples, got {}",
+         batch_.samples.dim(0), batch.count);
+  batch_.first = batch.first;
+  return batch;
+}
+
+DeviceBatch TrainInput::next() {
+  const ExecContext& exec = context().exec();
+  if constexpr (kernels::kHasCuda) {
+    if (exec.device == DeviceType::cuda) {
+      if (const Event& copied = slots_[current_].copied; !copied.done()) copied.synchronize();
+      const Batch& batch = load();
+      current_ = (current_ + 1) % slots_.size();
+      const Slot& slot = slots_[current_];
+      slot.free.hold(copies_.get());
+      cuda_copy(slot.samples.view().data, batch.samples.data, static_cast<std::size_t>(batch.samples.bytes()),
+                copies_.get());
+      cuda_copy(slot.labels.view().data, batch.labels.data, static_cast<std::size_t>(batch.labels.bytes()),
+                copies_.get());
+      slot.copied.record(copies_.get());
+
+      slot.copied.hold(exec.stream);
+      LOCKSTEP_DISPATCH(normalize, exec, slot.samples, info_.mean, info_.stddev, batch_.samples);
+      copy_on_device(exec.device, batch_.labels.view().data, slot.labels.view().data,
+                     static_cast<std::size_t>(batch.labels.bytes()));
+      slot.free.record(exec.stream);
+      return batch_;
+    }
+  }
+  const Batch& batch = load();
+  LOCKSTEP_DISPATCH(normalize, exec, batch.samples, info_.mean, info_.stddev, batch_.samples);
+  batch_.labels.copy_from_host(batch.labels);
+  return batch_;
 }
 
 }  // namespace lockstep

@@ -1,91 +1,219 @@
 #include "framework/train/train_step.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
 #include "framework/autograd/tape.h"
 #include "framework/core/context.h"
+#include "framework/core/device_copy.h"
 #include "framework/core/error.h"
 #include "framework/distributed/data_parallel.h"
+#include "framework/distributed/store.h"
+#include "framework/train/plan_phase.h"
 #include "kernels/dispatch.h"
 #include "kernels/elementwise.h"
 
 namespace lockstep {
+namespace {
+
+// Below this an update on a stream of its own costs more than backward hides of it.
+constexpr std::int64_t kLeastBytesBeside = std::int64_t{16} << 20;
+
+bool on_gpu() { return kernels::kHasCuda && context().device() == DeviceType::cuda; }
+
+void copy_into(const Tensor& to, const Tensor& from, const char* what) {
+  expect(
+      to.shape() == from.shape() && to.dtype() == from.dtype(),
+      "train step: expected {} {} {} as in the first step, got {} {}; use graph = false for batches of several sizes",
+      what, dtype_name(to.dtype()), to.shape(), dtype_name(from.dtype()), from.shape());
+  copy_on_device(to.device(), to.view().data, from.view().data, static_cast<std::size_t>(to.view().bytes()));
+}
+
+}  // namespace
 
 TrainStep::TrainStep(Module& model, LossFunction loss, const OptimizerConfig& optimizer, ProcessGroup& group,
                      const TrainStepOptions& options)
-    : model_(model), loss_function_(std::move(loss)), optimizer_config_(optimizer), group_(group), options_(options) {
+    : model_(model),
+      loss_function_(std::move(loss)),
+      optimizer_config_(optimizer),
+      group_(group),
+      options_(options),
+      pool_(device_allocator(context().device()).make_pool()),
+      wants_graph_(options.graph && on_gpu()) {
   expect(options.accumulate >= 1, "train step: expected at least 1 micro-step, got {}", options.accumulate);
+  if constexpr (kernels::kHasCuda) {
+    if (on_gpu()) {
+      beside_ = Stream::create(StreamPriority::lowest);
+      gradients_ready_ = Event::create();
+      finished_beside_ = Event::create();
+    }
+  }
 }
 
 TrainStep::~TrainStep() {
   try {
     loss_reduced_.wait();
+    context().synchronize();
   } catch (const std::exception&) {
-    // run() has told; here it only matters that it ended.
+    // result() has told; here it only matters that it ended.
   }
 }
 
-Tensor TrainStep::forward(const DeviceBatch& batch) {
-  context().random.sample_offset = batch.first;
-  return loss_function_(batch);
-}
+double TrainStep::seed() const { return 1.0 / (options_.accumulate * group_.size()); }
 
 void TrainStep::prepare(const DeviceBatch& batch) {
   std::vector<Parameter*> order;
-  {
+  const auto first_forward = [&] {
     Tape tape;
-    order = tape.gradient_order(forward(batch));
-  }
+    order = tape.gradient_order(loss_function_(batch));
+  };
+  plan_together(group_, first_forward);
+  if (order.empty()) first_forward();
   arena_.emplace(make_replicas(model_, order, group_, options_.caps));
-  bucketer_.emplace(*arena_, group_, options_.buckets);
   if (options_.clip_norm > 0 || options_.grad_norm) gradient_norm_.emplace(*arena_, options_.clip_norm);
   optimizer_ = make_optimizer(optimizer_config_, *arena_);
-  loss_ = Tensor::zeros({}, context().dtype());
+  loss_ = Tensor::zeros({}, statistics_dtype(context().dtype()));
+
+  BucketerOptions buckets = options_.buckets;
+  if (on_gpu() && arena_->grads().view().bytes() >= kLeastBytesBeside) {
+    buckets_beside_ = arena_->buckets().size() - 1;  // after the last there is no backward to hide it
+    buckets.on_launch = [this](std::size_t bucket) { finish_bucket_beside(bucket); };
+  }
+  bucketer_.emplace(*arena_, group_, buckets);
+  plan_together(group_, [&] { plan(batch); });
 }
 
-StepResult TrainStep::run(const NextBatch& next, double learning_rate) {
+// Everything a step does but communication, without a change of any parameter: gradients of zero, a rate of zero.
+void TrainStep::plan(const DeviceBatch& batch) {
+  arena_->begin_step();
+  for (int pass = 0; pass < 2; ++pass) {  // gradients are written, then added to
+    Tape tape;
+    const Tensor loss = loss_function_(batch);
+    LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, pass > 0});
+    tape.backward(loss, seed());
+  }
+  arena_->grads().fill_zero();
+  optimizer_->begin_step(0.0);
+  for (std::size_t i = 0; i < arena_->buckets().size(); ++i) finish_bucket(i);
+  update();
+  optimizer_->set_steps(0);
+  context().synchronize();
+  device_allocator(DeviceType::cuda).trim(MemoryPool::shared);
+}
+
+void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
   DeviceBatch batch = next();
   if (!arena_) prepare(batch);
-  arena_->begin_step();
   context().random.step = static_cast<std::uint64_t>(optimizer_->steps());
-
-  // Collectives sum, so the average is in the seed of backward.
-  const double seed = 1.0 / (options_.accumulate * group_.size());
+  optimizer_->begin_step(learning_rate);
   for (int micro = 0; micro < options_.accumulate; ++micro) {
     if (micro > 0) batch = next();
-    const bool last = micro + 1 == options_.accumulate;
-    Tape tape;
-    const Tensor loss = forward(batch);
-    LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed, GradView{loss_, micro > 0});
-    if (last) loss_reduced_ = group_.all_reduce(loss_, ReduceOp::sum, "loss");  // hidden behind backward
-    tape.backward(loss, seed, last ? &*bucketer_ : nullptr);
+    context().random.sample_offset = batch.first;
+    captured() ? replay(batch, place_of(micro)) : micro_step(batch, place_of(micro));
   }
-  bucketer_->flush();
-  update(learning_rate);
-
-  loss_reduced_.wait();
-  StepResult result;
-  result.loss = loss_.item();
-  if (gradient_norm_) result.grad_norm = gradient_norm_->norm();
-  group_.check();  // the device has been waited for: what a failed collective left is not taken for a result
-  return result;
+  reports_.enqueued(optimizer_->steps());
+  if (wants_graph_ && !captured()) capture(batch);
 }
 
-void TrainStep::update(double learning_rate) {
-  optimizer_->begin_step(learning_rate);
-  const auto buckets = arena_->buckets();
-  if (options_.clip_norm > 0) {
-    // The clip factor needs every gradient: one update follows the last bucket.
-    for (std::size_t i = 0; i < buckets.size(); ++i) bucketer_->wait(i);
-    gradient_norm_->measure();
-    optimizer_->update(arena_->whole(), gradient_norm_->clip_factor());
-    return;
+void TrainStep::micro_step(const DeviceBatch& batch, Place place) {
+  const MemoryPoolScope memory(pool_);
+  if (place.first) arena_->begin_step();
+  Tape tape;
+  const Tensor loss = loss_function_(batch);
+  // Collectives sum, so the average is in the seed of backward.
+  LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !place.first});
+  if (place.last) loss_reduced_ = group_.all_reduce(loss_, ReduceOp::sum, "loss");  // hidden behind backward
+  tape.backward(loss, seed(), place.last ? &*bucketer_ : nullptr);
+  if (!place.last) return;
+  bucketer_->flush();
+  for (std::size_t i = buckets_beside_; i < arena_->buckets().size(); ++i) finish_bucket(i);
+  update();
+  loss_reduced_.wait();
+  reports_.write(loss_, gradient_norm_ ? gradient_norm_->device_norm() : nullptr, optimizer_->scalars());
+}
+
+// What can be done with a bucket as soon as it is reduced. The clip factor needs every gradient: with clipping one
+// update follows the last bucket.
+void TrainStep::finish_bucket(std::size_t bucket) {
+  const Range range = arena_->buckets()[bucket].range;
+  bucketer_->wait(bucket);
+  if (gradient_norm_) gradient_norm_->measure(range);
+  if (options_.clip_norm == 0) optimizer_->update(range);
+}
+
+// The same on a stream of its own. Backward no longer reads the bucket's parameters: whoever reads one also writes its
+// gradient, and no write is owed.
+void TrainStep::finish_bucket_beside(std::size_t bucket) {
+  if constexpr (kernels::kHasCuda) {
+    if (bucket >= buckets_beside_) return;
+    gradients_ready_.record(context().exec().stream);
+    gradients_ready_.hold(beside_.get());
+    const StreamScope scope(beside_);
+    finish_bucket(bucket);
+    finished_beside_.record(beside_.get());
   }
-  for (std::size_t i = 0; i < buckets.size(); ++i) {
-    bucketer_->wait(i);
-    optimizer_->update(buckets[i].range);
+}
+
+void TrainStep::update() {
+  if constexpr (kernels::kHasCuda) {
+    if (buckets_beside_ > 0) finished_beside_.hold(context().exec().stream);
   }
-  if (gradient_norm_) gradient_norm_->measure();
+  if (gradient_norm_) gradient_norm_->combine();
+  if (options_.clip_norm > 0) optimizer_->update(arena_->whole(), gradient_norm_->clip_factor());
+}
+
+StepReport TrainStep::result() {
+  const StepReport report = reports_.take();
+  group_.check();  // what a failed collective left is not taken for a result
+  return report;
+}
+
+StepReport TrainStep::run(const NextBatch& next, double learning_rate) {
+  enqueue(next, learning_rate);
+  return result();
+}
+
+// After a step that ran eagerly: every kernel is loaded, every plan made, every block of memory there. `input` holds
+// the tensors that the graphs will read.
+void TrainStep::capture(const DeviceBatch& input) {
+  if constexpr (kernels::kHasCuda) {
+    wants_graph_ = false;
+    auto graphs = std::make_unique<Graphs>();
+    graphs->input = input;
+    context().keep_workspace();
+    context().update_device_random();
+    std::string failure;
+    try {
+      for (int micro = 0; micro < options_.accumulate; ++micro) {
+        CudaGraph& graph = graphs->at(place_of(micro));
+        if (!graph.captured()) graph.capture([&] { micro_step(input, place_of(micro)); });
+      }
+    } catch (const std::exception& error) {
+      failure = fmt::format("rank {}: {}", group_.rank(), error.what());
+    }
+    // A replay is a collective: all ranks replay, or none.
+    if (Store* const store = group_.store(); store != nullptr) {
+      for (const std::string& other : store->gather(store->next_name("capture"), failure)) {
+        if (failure.empty()) failure = other;
+      }
+    }
+    if (failure.empty()) {
+      graphs_ = std::move(graphs);
+    } else if (group_.rank() == 0) {
+      spdlog::warn("steps are enqueued one by one, since they cannot be captured: {}", failure);
+    }
+  }
+}
+
+void TrainStep::replay(const DeviceBatch& batch, Place place) {
+  if constexpr (kernels::kHasCuda) {
+    copy_into(graphs_->input.samples, batch.samples, "samples");
+    copy_into(graphs_->input.labels, batch.labels, "labels");
+    context().update_device_random();
+    graphs_->at(place).launch();
+    if (place.last) group_.watch("captured step");
+  }
 }
 
 }  // namespace lockstep

@@ -1,11 +1,17 @@
-// One optimizer step of synchronous data parallelism. The text of TrainStep::run is the order in which things happen;
-// docs/data_parallel.md walks through it.
+// One optimizer step of synchronous data parallelism. The text of TrainStep::micro_step is the order in which things
+// happen; docs/data_parallel.md walks through it. On a GPU that text runs once, is then captured into CUDA graphs and
+// from the second step on only replayed.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 
+#include "framework/core/allocator.h"
+#include "framework/core/cuda_graph.h"
+#include "framework/core/stream.h"
 #include "framework/core/tensor.h"
 #include "framework/distributed/bucketer.h"
 #include "framework/distributed/process_group.h"
@@ -13,6 +19,7 @@
 #include "framework/optim/gradient_norm.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/parameter_arena.h"
+#include "framework/train/step_reports.h"
 
 namespace lockstep {
 
@@ -27,13 +34,9 @@ struct TrainStepOptions {
   int accumulate = 1;      // micro-steps a step; gradients are reduced in the last one only
   double clip_norm = 0.0;  // 0: no clipping
   bool grad_norm = false;  // measure the norm also where nothing is clipped
+  bool graph = true;       // GPU: replay the step as a CUDA graph; off, the same is enqueued anew in each step
   BucketerOptions buckets;
   BucketCaps caps;
-};
-
-struct StepResult {
-  double loss = 0.0;       // mean over the global batch
-  double grad_norm = 0.0;  // of the averaged gradient before clipping; 0 where not measured
 };
 
 class TrainStep {
@@ -45,36 +48,74 @@ class TrainStep {
   // model and group must outlive the step.
   TrainStep(Module& model, LossFunction loss, const OptimizerConfig& optimizer, ProcessGroup& group,
             const TrainStepOptions& options = {});
-  // Waits for what is under way: the loss's memory belongs to the group until then.
+  // Waits for what is under way: memory of the step belongs to the group until then.
   ~TrainStep();
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;
 
-  // Lays out the arena in the order of a first forward pass of `batch`, makes the ranks equal and makes the optimizer.
-  // run() does it by itself; call it where the state must exist before the first step, as to resume.
+  // Lays out the arena in the order of a first forward pass of `batch`, makes the ranks equal, makes the optimizer and,
+  // on a GPU, all plans. The first step does it by itself; call it where the state must exist before, as to resume.
   void prepare(const DeviceBatch& batch);
 
-  // One step over options.accumulate micro-batches taken from `next`, all of one size on every rank.
-  StepResult run(const NextBatch& next, double learning_rate);
+  // Enqueues one step over options.accumulate micro-batches taken from `next`, all of one size on every rank. A GPU is
+  // not waited for. Where the step is replayed, the batch should be in the same tensors each time: it is copied there
+  // otherwise. At most StepReports::kSlots steps may be enqueued whose results are not taken.
+  void enqueue(const NextBatch& next, double learning_rate);
+  // Steps whose results are not taken, and the result of the oldest, which is waited for. Throws Error where the group
+  // has failed.
+  std::int64_t pending() const { return reports_.pending(); }
+  StepReport result();
+  // Both, of one step.
+  StepReport run(const NextBatch& next, double learning_rate);
 
   ParameterArena& arena() { return *arena_; }
   Optimizer& optimizer() { return *optimizer_; }
+  // Whether steps are replayed from now on.
+  bool captured() const { return graphs_ != nullptr; }
 
  private:
-  Tensor forward(const DeviceBatch& batch);
-  void update(double learning_rate);
+  // What the micro-steps of a step differ in: the first overwrites gradients, the last reduces them and updates.
+  struct Place {
+    bool first;
+    bool last;
+  };
+  // One for each place, of which a step without accumulation has one and others up to three.
+  struct Graphs {
+    std::array<CudaGraph, 4> of;
+    CudaGraph& at(Place place) { return of[(place.first ? 2U : 0U) + (place.last ? 1U : 0U)]; }
+    DeviceBatch input;  // which they read
+  };
+
+  Place place_of(int micro) const { return {micro == 0, micro + 1 == options_.accumulate}; }
+  void micro_step(const DeviceBatch& batch, Place place);
+  void finish_bucket(std::size_t bucket);
+  void finish_bucket_beside(std::size_t bucket);
+  void update();
+  void plan(const DeviceBatch& batch);
+  void capture(const DeviceBatch& input);
+  void replay(const DeviceBatch& batch, Place place);
+  double seed() const;
 
   Module& model_;
   LossFunction loss_function_;
   OptimizerConfig optimizer_config_;
   ProcessGroup& group_;
   TrainStepOptions options_;
+  StepReports reports_;
+  MemoryPool pool_;  // of activations
   std::optional<ParameterArena> arena_;
-  std::optional<Bucketer> bucketer_;
   std::optional<GradientNorm> gradient_norm_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<Bucketer> bucketer_;
   Work loss_reduced_;
   Tensor loss_;  // scalar: the mean over the global batch, summed up over micro-steps and ranks
+
+  // GPU: where buckets are finished while backward goes on, and the marks between that stream and the compute stream.
+  Stream beside_;
+  Event gradients_ready_, finished_beside_;
+  std::size_t buckets_beside_ = 0;  // the first so many
+  bool wants_graph_ = false;
+  std::unique_ptr<Graphs> graphs_;
 };
 
 }  // namespace lockstep

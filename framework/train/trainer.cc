@@ -2,17 +2,33 @@
 
 #include <chrono>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/train/checkpoint.h"
-#include "framework/train/input.h"
+#include "framework/train/plan_phase.h"
 #include "framework/train/restore.h"
 
 namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kPlanFile = "plans.txt";  // which algorithms a GPU uses; read again on resume
+
+// Empty where there is no such file.
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+}  // namespace
 
 Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, const Dataset* validation,
                  ProcessGroup& group, const TrainerOptions& options)
@@ -28,6 +44,7 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
     return softmax_cross_entropy(logits_(batch.samples), batch.labels, options_.label_smoothing);
   };
   step_ = std::make_unique<TrainStep>(model, loss, options_.optimizer, group, options_.step);
+  use_plan_record(read_text(options_.resume_dir / kPlanFile));
   step_->prepare(zero_batch(options_.split.batch_per_rank, train));
   if (!options_.resume_dir.empty()) step_->optimizer().set_steps(restore(options_.resume_dir, state(), group));
 
@@ -37,45 +54,66 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
   steps_per_epoch_ = sampler->steps_per_epoch();
   sampler->seek(sampler->position_of(steps_done()));
   loader_ = std::make_unique<Loader>(train, std::move(sampler));
+  input_ = std::make_unique<TrainInput>(train, *loader_, options_.split.batch_per_rank);
   if (group_.rank() == 0 && !options_.run_dir.empty()) {
     metrics_ = std::make_unique<MetricsFile>(options_.run_dir / "metrics.jsonl", steps_done());
+    if (const std::string record = plan_record(); !record.empty()) {
+      std::ofstream(options_.run_dir / kPlanFile) << record;
+    }
   }
 }
 
 std::optional<EvalResult> Trainer::run(const OnStep& on_step) {
-  using Clock = std::chrono::steady_clock;
+  // How far the host may be ahead of the last result: a GPU is never left without work.
+  const std::int64_t ahead = context().device() == DeviceType::cuda ? 2 : 0;
   std::optional<EvalResult> evaluation;
-  const auto next = [this] { return to_device(loader_->next(), train_.info()); };
+  last_result_ = Clock::now();
   while (steps_done() < options_.steps) {
-    const Clock::time_point start = Clock::now();
-    StepMetrics metrics;
-    metrics.epoch = steps_done() / steps_per_epoch_;
-    metrics.learning_rate = options_.schedule.learning_rate(steps_done());
-    const StepResult result = step_->run(next, metrics.learning_rate);
-    metrics.step = steps_done();
-    metrics.loss = result.loss;
-    metrics.grad_norm = result.grad_norm;
-    metrics.step_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-    metrics.samples_per_s = static_cast<double>(options_.split.global_batch()) / metrics.step_ms * 1e3;
-    if (!std::isfinite(metrics.loss)) {
-      throw Error(fmt::format("the loss became {} in step {}: try a smaller --lr, --clip or --warmup", metrics.loss,
-                              metrics.step));
+    step_->enqueue([this] { return input_->next(); }, options_.schedule.learning_rate(steps_done()));
+    const std::int64_t step = steps_done();
+    const bool evaluates = validation_ != nullptr && evaluates_after(step);
+    const bool stops = evaluates || saves_after(step);
+    while (step_->pending() > (stops ? 0 : ahead)) {
+      StepMetrics metrics = finish_step();
+      if (evaluates && metrics.step == step) {
+        evaluation = evaluate(model_, logits_, *validation_, options_.split.batch_per_rank, group_);
+        metrics.val_loss = evaluation->loss;
+        metrics.val_accuracy = evaluation->accuracy;
+      }
+      if (metrics_) metrics_->write(metrics);
+      if (saves_after(metrics.step)) save();
+      if (on_step) on_step(metrics);
     }
-    if (validation_ != nullptr && evaluates_after(metrics.step)) {
-      evaluation = evaluate(model_, logits_, *validation_, options_.split.batch_per_rank, group_);
-      metrics.val_loss = evaluation->loss;
-      metrics.val_accuracy = evaluation->accuracy;
-    }
-    if (metrics_) metrics_->write(metrics);
-    const bool last = metrics.step == options_.steps;
-    if (last || (options_.checkpoint_every > 0 && metrics.step % options_.checkpoint_every == 0)) save();
-    if (on_step) on_step(metrics);
+    if (stops) last_result_ = Clock::now();
   }
   // A run that was complete when it was resumed has a result too.
   if (!evaluation && validation_ != nullptr) {
     evaluation = evaluate(model_, logits_, *validation_, options_.split.batch_per_rank, group_);
   }
   return evaluation;
+}
+
+// The oldest step under way, to its end.
+StepMetrics Trainer::finish_step() {
+  const StepReport report = step_->result();
+  StepMetrics metrics;
+  metrics.step = report.step;
+  metrics.epoch = (report.step - 1) / steps_per_epoch_;
+  metrics.learning_rate = options_.schedule.learning_rate(report.step - 1);
+  metrics.loss = report.loss;
+  metrics.grad_norm = report.grad_norm;
+  const Clock::time_point now = Clock::now();
+  metrics.step_ms = std::chrono::duration<double, std::milli>(now - std::exchange(last_result_, now)).count();
+  metrics.samples_per_s = static_cast<double>(options_.split.global_batch()) / metrics.step_ms * 1e3;
+  if (!std::isfinite(metrics.loss)) {
+    throw Error(fmt::format("the loss became {} in step {}: try a smaller --lr, --clip or --warmup", metrics.loss,
+                            metrics.step));
+  }
+  return metrics;
+}
+
+bool Trainer::saves_after(std::int64_t steps_done) const {
+  return steps_done == options_.steps || (options_.checkpoint_every > 0 && steps_done % options_.checkpoint_every == 0);
 }
 
 bool Trainer::evaluates_after(std::int64_t steps_done) const {

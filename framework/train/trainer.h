@@ -1,6 +1,7 @@
 // A whole training run of a classifier: steps, evaluation, checkpoints, metrics.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "framework/optim/schedule.h"
 #include "framework/train/checkpoint.h"
 #include "framework/train/evaluate.h"
+#include "framework/train/input.h"
 #include "framework/train/metrics.h"
 #include "framework/train/train_step.h"
 
@@ -60,7 +62,9 @@ class Trainer {
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
  private:
+  StepMetrics finish_step();
   bool evaluates_after(std::int64_t steps_done) const;
+  bool saves_after(std::int64_t steps_done) const;
   void save() const;
   std::vector<NamedTensor> state() const;
 
@@ -72,7 +76,9 @@ class Trainer {
   TrainerOptions options_;
   std::int64_t steps_per_epoch_ = 0;
   std::unique_ptr<Loader> loader_;
+  std::unique_ptr<TrainInput> input_;
   std::unique_ptr<TrainStep> step_;
+  std::chrono::steady_clock::time_point last_result_;
   std::unique_ptr<MetricsFile> metrics_;  // rank 0
 };
 

@@ -201,7 +201,7 @@ TEST(DataParallel, GradientIsTheMeanOverTheGlobalBatch) {
       const double samples[] = {x + 1, x + 3};
       return {Tensor::from_host(std::span<const double>(samples), {2, 1}), {}, 0};
     };
-    const StepResult result = step.run(next, 1.0);
+    const StepReport result = step.run(next, 1.0);
     const double mean_of_x = 62.0;  // over micro-steps 0, 100; ranks 0, 10, 20; samples 1, 3
     EXPECT_DOUBLE_EQ(model.weight->value.to_host<double>()[0], -mean_of_x);
     EXPECT_EQ(result.loss, 0.0);
