@@ -62,8 +62,13 @@ ProcessGroup::ProcessGroup(int rank, int size) : rank_(rank), size_(size) {
 
 // Nothing to carry for empty tensors: every rank sees the same size, so all of them stay away together.
 Work ProcessGroup::all_reduce(View tensor, ReduceOp op, std::string_view label) {
-  if (tensor.numel() == 0) return {};
-  return issue({.kind = Kind::all_reduce, .in = tensor, .out = tensor, .op = op, .label = label});
+  return all_reduce(tensor, tensor, op, label);
+}
+
+Work ProcessGroup::all_reduce(ConstView in, View out, ReduceOp op, std::string_view label) {
+  expect_parts("all_reduce", in, out, 1);
+  if (in.numel() == 0) return {};
+  return issue({.kind = Kind::all_reduce, .in = in, .out = out, .op = op, .label = label});
 }
 
 Work ProcessGroup::broadcast(View tensor, int root, std::string_view label) {

@@ -23,7 +23,7 @@ struct Collective {
   enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, send_recv, barrier };
 
   Kind kind = Kind::barrier;
-  ConstView in;  // what this rank gives; for all_reduce and broadcast the same memory as out
+  ConstView in;  // what this rank gives; for broadcast, and for all_reduce in place, the same memory as out
   View out;      // what this rank gets; null data: it gets nothing (send)
   ReduceOp op = ReduceOp::sum;
   int root = 0;  // broadcast
@@ -58,6 +58,8 @@ class ProcessGroup {
 
   // tensor becomes op over all ranks' tensors, in place. Same shape and dtype on every rank.
   Work all_reduce(View tensor, ReduceOp op = ReduceOp::sum, std::string_view label = {});
+  // The same out of place: `in` is not changed. Either all of it is the memory of `out`, or nothing.
+  Work all_reduce(ConstView in, View out, ReduceOp op = ReduceOp::sum, std::string_view label = {});
   // tensor becomes root's tensor.
   Work broadcast(View tensor, int root, std::string_view label = {});
   // out, size() * in.numel() elements, becomes the ranks' `in` one after the other in rank order.
@@ -89,6 +91,8 @@ class ProcessGroup {
  protected:
   ProcessGroup(int rank, int size);
   virtual Work issue(const Collective& collective) = 0;
+  // For a group that hands its work on to another.
+  static Work issue_on(ProcessGroup& group, const Collective& collective) { return group.issue(collective); }
 
  private:
   int rank_;

@@ -30,6 +30,17 @@ void check_large_all_reduce(ProcessGroup& group) {
   expect_reduced(tensor.to_host<float>(), ReduceOp::sum, group.size(), 1'300'001);
 }
 
+void check_all_reduce_out_of_place(ProcessGroup& group) {
+  for (const std::size_t count : kSizes) {
+    const std::vector<float> mine = values_of<float>(group.rank(), count);
+    const Tensor in = tensor_of(mine);
+    const Tensor out = tensor_of(std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()));
+    complete(group.all_reduce(in, out));
+    expect_reduced(out.to_host<float>(), ReduceOp::sum, group.size(), count);
+    EXPECT_EQ(bits_of(in.to_host<float>()), bits_of(mine)) << "the input was changed";
+  }
+}
+
 void check_broadcast(ProcessGroup& group) {
   for (int root = 0; root < group.size(); ++root) {
     for (const std::size_t count : kSizes) {
@@ -142,6 +153,8 @@ void check_wrong_arguments(ProcessGroup& group) {
   const Tensor other = Tensor::zeros({4}, DType::f64);
   EXPECT_THROW(group.broadcast(two, 2), std::invalid_argument);
   EXPECT_THROW(group.broadcast(two, -1), std::invalid_argument);
+  EXPECT_THROW(group.all_reduce(two, three), std::invalid_argument);
+  EXPECT_THROW(group.all_reduce(other, Tensor::zeros({4}, DType::f32)), std::invalid_argument);
   EXPECT_THROW(group.all_gather(two, three), std::invalid_argument);
   EXPECT_THROW(group.all_gather(two, other), std::invalid_argument);
   EXPECT_THROW(group.reduce_scatter(three, two), std::invalid_argument);

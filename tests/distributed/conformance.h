@@ -115,6 +115,7 @@ void check_all_reduce(ProcessGroup& group) {
 }
 
 void check_large_all_reduce(ProcessGroup& group);
+void check_all_reduce_out_of_place(ProcessGroup& group);
 void check_broadcast(ProcessGroup& group);
 void check_all_gather(ProcessGroup& group);
 void check_reduce_scatter(ProcessGroup& group);

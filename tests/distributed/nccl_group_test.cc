@@ -92,6 +92,7 @@ TEST(Gpu, NcclKeepsThePromisesOfAGroup) {
       check_all_reduce<double, ReduceOp::min>(group);
       check_all_reduce<bfloat16, ReduceOp::max>(group);
       check_large_all_reduce(group);
+      check_all_reduce_out_of_place(group);
       check_broadcast(group);
       check_all_gather(group);
       check_reduce_scatter(group);

@@ -17,6 +17,8 @@
 #include "framework/core/error.h"
 #include "framework/distributed/gloo_group.h"
 #include "framework/distributed/local_group.h"
+#include "framework/interconnect/emulated_group.h"
+#include "framework/interconnect/published_links.h"
 #include "tests/distributed/conformance.h"
 #include "tests/support/seed.h"
 #include "tests/support/worlds.h"
@@ -31,6 +33,19 @@ struct LocalBackend {
   }
 };
 
+struct EmulatedBackend {
+  static constexpr const char* kName = "emulated";
+  static void run(int size, const RankBody& body, const GroupOptions& options = {}) {
+    run_local_world(
+        size,
+        [&](ProcessGroup& carrier) {
+          EmulatedGroup group(carrier, cost_model_of(published_link("pcie5")), 5.0);
+          body(group);
+        },
+        options);
+  }
+};
+
 #ifdef LOCKSTEP_HAS_GLOO
 struct GlooBackend {
   static constexpr const char* kName = "gloo";
@@ -38,9 +53,9 @@ struct GlooBackend {
     run_gloo_world(size, body, options);
   }
 };
-using Backends = ::testing::Types<LocalBackend, GlooBackend>;
+using Backends = ::testing::Types<LocalBackend, EmulatedBackend, GlooBackend>;
 #else
-using Backends = ::testing::Types<LocalBackend>;
+using Backends = ::testing::Types<LocalBackend, EmulatedBackend>;
 #endif
 
 struct BackendNames {
@@ -73,6 +88,7 @@ TYPED_TEST(ProcessGroupTest, AllReduceOfManyMebibytes) {
   for (const int size : {2, 3}) TypeParam::run(size, check_large_all_reduce);
 }
 
+TYPED_TEST(ProcessGroupTest, AllReduceOutOfPlaceKeepsItsInput) { TestFixture::runs(check_all_reduce_out_of_place); }
 TYPED_TEST(ProcessGroupTest, BroadcastFromEveryRoot) { TestFixture::runs(check_broadcast); }
 TYPED_TEST(ProcessGroupTest, AllGatherPutsRanksInOrder) { TestFixture::runs(check_all_gather); }
 TYPED_TEST(ProcessGroupTest, ReduceScatterGivesEachItsPart) { TestFixture::runs(check_reduce_scatter); }
