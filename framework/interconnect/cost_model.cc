@@ -122,8 +122,8 @@ double CostModel::us(std::int64_t bytes, const Traffic& traffic) const {
     const Regime& next = regimes[i + 1];
     if (bytes <= here.last_bytes) return at(here, bytes);
     if (bytes < next.first_bytes) {
-      const double share = static_cast<double>(bytes - here.last_bytes) /
-                           static_cast<double>(next.first_bytes - here.last_bytes);
+      const double share =
+          static_cast<double>(bytes - here.last_bytes) / static_cast<double>(next.first_bytes - here.last_bytes);
       return std::lerp(at(here, here.last_bytes), at(next, next.first_bytes), share);
     }
   }

@@ -47,11 +47,11 @@ class EmulatedGroup::Ticket final : public Work::State {
   friend class Timeline;
 
   std::shared_ptr<Timeline> timeline_;
-  double duration_;                                  // seconds on the emulated link
-  double issued_at_ = seconds_of(Clock::now());      // becomes that of the last rank
+  double duration_;                              // seconds on the emulated link
+  double issued_at_ = seconds_of(Clock::now());  // becomes that of the last rank
   Work carried_;
-  Work agreed_;                                      // on issued_at_
-  std::optional<Clock::time_point> ends_;            // once known; of a failed one: when that was seen
+  Work agreed_;                            // on issued_at_
+  std::optional<Clock::time_point> ends_;  // once known; of a failed one: when that was seen
 };
 
 // What the link does when. Tickets are resolved in the order of issue, which is that in which the carrier ends them.
@@ -134,8 +134,8 @@ EmulatedGroup::EmulatedGroup(ProcessGroup& carrier, CostModel link, double slow_
       link_(std::move(link)),
       slow_motion_(slow_motion),
       timeline_(std::make_shared<Timeline>()) {
-  expect(slow_motion > 0 && std::isfinite(slow_motion), "emulated group: expected a positive slow-motion factor, got {}",
-         slow_motion);
+  expect(slow_motion > 0 && std::isfinite(slow_motion),
+         "emulated group: expected a positive slow-motion factor, got {}", slow_motion);
 }
 
 EmulatedGroup::~EmulatedGroup() {

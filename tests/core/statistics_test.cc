@@ -26,9 +26,9 @@ TEST(Statistics, TQuantilesAreThoseOfTheTables) {
   const struct {
     int degrees;
     double t95, t99;
-  } table[] = {{1, 12.7062, 63.6567}, {2, 4.3027, 9.9248}, {3, 3.1824, 5.8409},  {4, 2.7764, 4.6041},
-               {5, 2.5706, 4.0321},   {9, 2.2622, 3.2498}, {10, 2.2281, 3.1693}, {30, 2.0423, 2.7500},
-               {120, 1.9799, 2.6174}};
+  } table[] = {{1, 12.7062, 63.6567}, {2, 4.3027, 9.9248},  {3, 3.1824, 5.8409},
+               {4, 2.7764, 4.6041},   {5, 2.5706, 4.0321},  {9, 2.2622, 3.2498},
+               {10, 2.2281, 3.1693},  {30, 2.0423, 2.7500}, {120, 1.9799, 2.6174}};
   for (const auto& row : table) {
     EXPECT_NEAR(student_t_quantile(0.95, row.degrees), row.t95, 6e-5) << row.degrees;
     EXPECT_NEAR(student_t_quantile(0.99, row.degrees), row.t99, 6e-5) << row.degrees;

@@ -8,10 +8,11 @@ namespace lockstep {
 namespace {
 
 // Forward 10 ms, backward until 30, update until 34; buckets of 1, 1 and 2 MB ready at 15, 20 and 30 ms.
-const StepTimeline kAlone{.forward_ms = 10,
-                          .backward_ms = 30,
-                          .step_ms = 34,
-                          .buckets = {{0, 1'000'000, 15, 15, 15}, {1, 1'000'000, 20, 20, 20}, {2, 2'000'000, 30, 30, 30}}};
+const StepTimeline kAlone{
+    .forward_ms = 10,
+    .backward_ms = 30,
+    .step_ms = 34,
+    .buckets = {{0, 1'000'000, 15, 15, 15}, {1, 1'000'000, 20, 20, 20}, {2, 2'000'000, 30, 30, 30}}};
 
 // `ms` a megabyte and nothing else.
 AllReduceTime per_megabyte(double ms) {
