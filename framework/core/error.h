@@ -18,6 +18,13 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A link mode that the settings of NCCL, the machine or the bytes counted contradict, or that could not be proven where
+// proof was asked for (exit code 3 from the command).
+class LinkContradiction : public Error {
+ public:
+  using Error::Error;
+};
+
 // Throws std::invalid_argument with the formatted text ("op: expected ..., got ...") unless `condition` holds.
 template <class... Args>
 void expect(bool condition, fmt::format_string<Args...> text, Args&&... args) {

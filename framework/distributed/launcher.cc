@@ -16,6 +16,7 @@
 
 #include "framework/core/error.h"
 #include "framework/distributed/environment.h"
+#include "framework/distributed/nccl_settings.h"
 #include "framework/distributed/socket.h"
 
 extern char** environ;
@@ -199,12 +200,11 @@ class Ranks {
 
 std::vector<std::string> child_environment(const std::vector<std::string>& base, int rank, int ranks, int port,
                                            int store_fd) {
+  const NcclSetting nvls = NcclSettings(base).nvls();
   std::vector<std::string> environment;
-  bool names_nvls = false;
   for (const std::string& assignment : base) {
     const std::string_view name = name_of(assignment);
-    names_nvls = names_nvls || name == "NCCL_NVLS_ENABLE";
-    if (std::find(kOwnVariables.begin(), kOwnVariables.end(), name) == kOwnVariables.end()) {
+    if (name != nvls.name && std::find(kOwnVariables.begin(), kOwnVariables.end(), name) == kOwnVariables.end()) {
       environment.push_back(assignment);
     }
   }
@@ -220,7 +220,7 @@ std::vector<std::string> child_environment(const std::vector<std::string>& base,
   set("LOCKSTEP_LAUNCHER", 1);
   set("LOCKSTEP_PORT", port);
   if (rank == 0) set("LOCKSTEP_STORE_FD", store_fd);
-  if (!names_nvls) set("NCCL_NVLS_ENABLE", 0);  // unset would mean automatic
+  set(nvls.name.c_str(), nvls.value);
   return environment;
 }
 

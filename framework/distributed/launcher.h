@@ -22,7 +22,7 @@ struct LaunchOptions {
 int launch(int ranks, char** argv, const LaunchOptions& options = {});
 
 // `base` ("NAME=value") with what rank `rank` is to see: torchrun's variables; LOCKSTEP_LAUNCHER; LOCKSTEP_PORT, the
-// port of the store; for rank 0 LOCKSTEP_STORE_FD, which listens there; and NCCL_NVLS_ENABLE=0 unless `base` sets it.
+// port of the store; for rank 0 LOCKSTEP_STORE_FD, which listens there; and NCCL_NVLS_ENABLE (NcclSettings::nvls).
 std::vector<std::string> child_environment(const std::vector<std::string>& base, int rank, int ranks, int port,
                                            int store_fd);
 

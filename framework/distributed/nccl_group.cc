@@ -24,6 +24,7 @@
 #include "framework/distributed/environment.h"
 #include "framework/distributed/gpu_assignment.h"
 #include "framework/distributed/nccl_hint.h"
+#include "framework/distributed/nccl_settings.h"
 #include "framework/distributed/store.h"
 #include "framework/distributed/stream_work.h"
 #include "framework/distributed/watchdog.h"
@@ -319,7 +320,7 @@ std::unique_ptr<ProcessGroup> make_nccl_group(const Environment& environment, st
   expect(context().device() == DeviceType::cuda, "nccl group: expected a current context on a GPU, got one of the CPU");
   expect(store != nullptr || environment.world_size == 1,
          "nccl group: expected a store for {} ranks to meet in, got none", environment.world_size);
-  ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);  // unset would mean automatic
+  ::setenv("NCCL_NVLS_ENABLE", NcclSettings::of_process().nvls().value.c_str(), /*overwrite=*/1);
   if (store) {
     const GpuInfo gpu = selected_gpu();
     expect_own_gpu(*store, gpu.uuid, fmt::format("GPU {} ({})", gpu.index, gpu.name));

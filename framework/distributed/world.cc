@@ -6,6 +6,7 @@
 #include <exception>
 #include <stdexcept>
 
+#include "framework/core/error.h"
 #include "framework/distributed/launcher.h"
 
 namespace lockstep {
@@ -47,6 +48,9 @@ int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body) {
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "rank {}: {}\n", rank, error.what());
     return 2;
+  } catch (const LinkContradiction& error) {
+    fmt::print(stderr, "rank {}: {}\n", rank, error.what());
+    return 3;
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", rank, error.what());
     return 1;

@@ -1,0 +1,245 @@
+#include "framework/interconnect/link_counters.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/interconnect/topology.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kWrap = std::uint64_t{1} << 32;
+constexpr double kMostPcieBytesPerSecond = 128e9;  // generation 6 x16
+// Between a counter's reading and the clock's.
+constexpr double kLateness = 0.005;
+
+ByteCount unreadable(std::string why) { return {std::nullopt, std::move(why)}; }
+
+ByteCount difference(const NvmlAnswer<std::uint64_t>& before, const NvmlAnswer<std::uint64_t>& after) {
+  if (!before) return unreadable(before.why_not);
+  if (!after) return unreadable(after.why_not);
+  if (*after < *before) return unreadable("the counter went backwards");
+  return {*after - *before, {}};
+}
+
+// The NVLink bytes of one direction: one field, or one for each link.
+class NvlinkCounter {
+ public:
+  // The first of the ways to count that the GPU answers: payload of all links, payload by link, bytes by link (NVLink 5).
+  NvlinkCounter(const Nvml& nvml, int gpu, NvmlField payload_kib, unsigned bytes_id) : nvml_(nvml), gpu_(gpu) {
+    std::vector<NvmlField> by_link;
+    std::vector<NvmlField> bytes_by_link;
+    const auto links = nvml.nvlinks(gpu);
+    for (std::size_t link = 0; links && link < links->size(); ++link) {
+      if (!(*links)[link]) continue;
+      by_link.push_back({payload_kib.id, static_cast<unsigned>(link)});
+      bytes_by_link.push_back({bytes_id, static_cast<unsigned>(link)});
+    }
+    fields_ = {payload_kib};
+    if (sum()) return;
+    for (auto& [fields, unit] : {std::pair{by_link, 1024U}, std::pair{bytes_by_link, 1U}}) {
+      if (fields.empty()) continue;
+      const auto [former_fields, former_unit] = std::pair{std::exchange(fields_, fields), std::exchange(unit_, unit)};
+      if (sum()) return;
+      fields_ = former_fields, unit_ = former_unit;
+    }
+  }
+
+  NvmlAnswer<std::uint64_t> sum() const {
+    std::uint64_t total = 0;
+    for (const auto& value : nvml_.read(gpu_, fields_)) {
+      if (!value) return value;
+      total += *value * unit_;
+    }
+    return {total, {}};
+  }
+
+ private:
+  const Nvml& nvml_;
+  int gpu_;
+  std::vector<NvmlField> fields_;
+  std::uint64_t unit_ = 1024;
+};
+
+// Reads the PCIe counters until it is stopped.
+class PcieSampler {
+ public:
+  PcieSampler(const Nvml& nvml, int gpu, std::chrono::milliseconds period)
+      : nvml_(nvml), gpu_(gpu), period_(period) {
+    sample();
+    thread_ = std::thread([this] {
+      std::unique_lock lock(mutex_);
+      while (!stopped_.wait_for(lock, period_, [this] { return stop_; })) sample();
+    });
+  }
+  ~PcieSampler() { stop(); }
+  PcieSampler(const PcieSampler&) = delete;
+  PcieSampler& operator=(const PcieSampler&) = delete;
+
+  void stop() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    stopped_.notify_one();
+    thread_.join();
+    sample();
+  }
+  ByteCount sent() const { return sent_.total(); }
+  ByteCount received() const { return received_.total(); }
+
+ private:
+  void sample() {
+    constexpr NvmlField kFields[] = {kPcieSentBytes, kPcieReceivedBytes};
+    const auto values = nvml_.read(gpu_, kFields);
+    const Clock::time_point now = Clock::now();
+    sent_.add(values[0], now);
+    received_.add(values[1], now);
+  }
+
+  static double most_bytes_per_s(const Nvml& nvml, int gpu) {
+    const PcieLink link{nvml.max_pcie_generation(gpu).value_or(0), nvml.max_pcie_width(gpu).value_or(0)};
+    return link.peak_gb_s() > 0 ? link.peak_gb_s() * 1e9 : kMostPcieBytesPerSecond;
+  }
+
+  const Nvml& nvml_;
+  int gpu_;
+  std::chrono::milliseconds period_;
+  UnwrappedCounter sent_{most_bytes_per_s(nvml_, gpu_)};
+  UnwrappedCounter received_{most_bytes_per_s(nvml_, gpu_)};
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+class NvmlLinkCounters final : public LinkCounters {
+ public:
+  NvmlLinkCounters(std::shared_ptr<const Nvml> nvml, int gpu, LinkCountersOptions options)
+      : nvml_(std::move(nvml)),
+        gpu_(gpu),
+        options_(std::move(options)),
+        sent_(*nvml_, gpu, kNvlinkSentKib, kNvlinkSentBytesOfLink),
+        received_(*nvml_, gpu, kNvlinkReceivedKib, kNvlinkReceivedBytesOfLink) {
+    if (!options_.is_own) options_.is_own = [own = static_cast<unsigned>(::getpid())](unsigned pid) { return pid == own; };
+  }
+
+  void start() override {
+    active_ = any_active_link();
+    disturbance_ = find_disturbance();
+    pcie_.reset();
+    if (options_.pcie) pcie_.emplace(*nvml_, gpu_, options_.pcie_period);
+    sent_before_ = sent_.sum();
+    received_before_ = received_.sum();
+  }
+
+  LinkTraffic stop() override {
+    LinkTraffic traffic;
+    traffic.nvlink_sent = difference(sent_before_, sent_.sum());
+    traffic.nvlink_received = difference(received_before_, received_.sum());
+    traffic.nvlink_active = active_ || any_active_link();
+    if (!traffic.nvlink_active) traffic.nvlink_sent = traffic.nvlink_received = {0, {}};
+    if (pcie_) {
+      pcie_->stop();
+      traffic.pcie_sent = pcie_->sent();
+      traffic.pcie_received = pcie_->received();
+    } else {
+      traffic.pcie_sent = traffic.pcie_received = unreadable("not counted");
+    }
+    traffic.disturbance = disturbance_.empty() ? find_disturbance() : disturbance_;
+    return traffic;
+  }
+
+ private:
+  bool any_active_link() const {
+    const auto links = nvml_->nvlinks(gpu_);
+    return !links || std::find(links->begin(), links->end(), true) != links->end();
+  }
+
+  std::string find_disturbance() const {
+    if (nvml_->mig_enabled(gpu_).value_or(false)) return "the GPU is divided (MIG): its counters are not one user's";
+    const auto pids = nvml_->compute_processes(gpu_);
+    if (!pids) return fmt::format("the processes on the GPU cannot be listed: {}", pids.why_not);
+    const auto unknown = std::count_if(pids->begin(), pids->end(), [&](unsigned pid) { return !options_.is_own(pid); });
+    const bool knows_own = static_cast<std::size_t>(unknown) < pids->size();
+    if (static_cast<std::size_t>(unknown) <= (knows_own ? 0 : options_.own_under_other_numbers)) return {};
+    const auto stranger = std::find_if(pids->begin(), pids->end(), [&](unsigned pid) { return !options_.is_own(pid); });
+    return fmt::format("process {} is on the GPU too", *stranger);
+  }
+
+  std::shared_ptr<const Nvml> nvml_;
+  int gpu_;
+  LinkCountersOptions options_;
+  NvlinkCounter sent_;
+  NvlinkCounter received_;
+  NvmlAnswer<std::uint64_t> sent_before_, received_before_;
+  std::optional<PcieSampler> pcie_;
+  bool active_ = true;
+  std::string disturbance_;
+};
+
+class NoLinkCounters final : public LinkCounters {
+ public:
+  explicit NoLinkCounters(std::string why) : why_(std::move(why)) {}
+  void start() override {}
+  LinkTraffic stop() override {
+    LinkTraffic traffic;
+    traffic.nvlink_sent = traffic.nvlink_received = traffic.pcie_sent = traffic.pcie_received = unreadable(why_);
+    return traffic;
+  }
+
+ private:
+  std::string why_;
+};
+
+}  // namespace
+
+void UnwrappedCounter::add(const NvmlAnswer<std::uint64_t>& sample, Clock::time_point at) {
+  if (!why_not_.empty()) return;
+  if (!sample) {
+    why_not_ = sample.why_not;
+    return;
+  }
+  if (std::exchange(started_, true)) {
+    const double most = most_bytes_per_s_ * (std::chrono::duration<double>(at - last_at_).count() + kLateness);
+    const bool narrow = last_ < kWrap && *sample < kWrap;
+    const std::uint64_t step = *sample >= last_ ? *sample - last_ : *sample + kWrap - last_;
+    if (*sample < last_ && !narrow) {
+      why_not_ = "the counter went backwards";
+    } else if (narrow && most >= static_cast<double>(kWrap)) {
+      why_not_ = "the counter was read too late to see it wrap";
+    } else if (static_cast<double>(step) > most) {
+      why_not_ = "the counter jumped further than the link can carry";
+    }
+    if (!why_not_.empty()) return;
+    total_ += step;
+  }
+  last_ = *sample;
+  last_at_ = at;
+}
+
+ByteCount UnwrappedCounter::total() const { return why_not_.empty() ? ByteCount{total_, {}} : unreadable(why_not_); }
+
+std::unique_ptr<LinkCounters> make_link_counters(const NvmlAnswer<std::shared_ptr<const Nvml>>& nvml,
+                                                 const std::string& gpu, const LinkCountersOptions& options) {
+  if (!nvml) return std::make_unique<NoLinkCounters>(nvml.why_not);
+  for (int i = 0; i < (*nvml)->gpu_count(); ++i) {
+    if ((*nvml)->uuid(i).value_or("") == gpu || (*nvml)->pci_bus_id(i).value_or("") == canonical_bus_id(gpu)) {
+      return std::make_unique<NvmlLinkCounters>(*nvml, i, options);
+    }
+  }
+  return std::make_unique<NoLinkCounters>(fmt::format("the driver's library does not know GPU {}", gpu));
+}
+
+}  // namespace lockstep

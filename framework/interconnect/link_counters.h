@@ -1,0 +1,69 @@
+// What a GPU's own counters say went over its links: the evidence.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "framework/interconnect/nvml.h"
+
+namespace lockstep {
+
+// Bytes that a GPU sent or received; without a value, why the counter cannot be relied on.
+using ByteCount = NvmlAnswer<std::uint64_t>;
+
+// Between start() and stop().
+struct LinkTraffic {
+  ByteCount nvlink_sent, nvlink_received;  // payload
+  ByteCount pcie_sent, pcie_received;
+  bool nvlink_active = true;  // false only where the driver says that no NVLink of this GPU is up
+  std::string disturbance;    // "process 4711 is on the GPU too"; empty where there was none
+};
+
+// Of one GPU.
+class LinkCounters {
+ public:
+  virtual ~LinkCounters() = default;
+  virtual void start() = 0;
+  virtual LinkTraffic stop() = 0;
+};
+
+struct LinkCountersOptions {
+  // The PCIe counters wrap at 32 bits, which takes 68 ms at the full rate of generation 5: a thread reads them.
+  bool pcie = true;
+  std::chrono::milliseconds pcie_period{5};
+  // Whether a process on the GPU belongs to what is measured. By default: this process.
+  std::function<bool(unsigned pid)> is_own;
+  // A container sees its own processes under numbers of the host: so many unknown ones are its own, where no known one
+  // is there.
+  std::size_t own_under_other_numbers = 1;
+};
+
+// Of the GPU with this UUID ("GPU-...") or PCI bus id. Where the driver, the GPU or a counter cannot be read, the
+// traffic says why: nothing throws.
+std::unique_ptr<LinkCounters> make_link_counters(const NvmlAnswer<std::shared_ptr<const Nvml>>& nvml,
+                                                 const std::string& gpu, const LinkCountersOptions& options = {});
+
+// A counter of PCIe bytes as samples of it come in: wraps at 32 bits are undone, and what cannot be is noticed.
+class UnwrappedCounter {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // No link moves more than this; a larger step between samples is no count.
+  explicit UnwrappedCounter(double most_bytes_per_s) : most_bytes_per_s_(most_bytes_per_s) {}
+  void add(const NvmlAnswer<std::uint64_t>& sample, Clock::time_point at);
+  // Since the first sample.
+  ByteCount total() const;
+
+ private:
+  double most_bytes_per_s_;
+  bool started_ = false;
+  std::uint64_t last_ = 0;
+  Clock::time_point last_at_;
+  std::uint64_t total_ = 0;
+  std::string why_not_;
+};
+
+}  // namespace lockstep

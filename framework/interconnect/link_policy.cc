@@ -1,0 +1,125 @@
+#include "framework/interconnect/link_policy.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "framework/core/error.h"
+#include "framework/core/nearest_name.h"
+#include "framework/interconnect/topology.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array kNames{"auto", "nvlink", "pcie", "net"};
+
+struct Need {
+  const char* name;
+  const char* value;
+};
+
+// docs/interconnect.md has what each does, and the version of NCCL it came with; older ones ignore it.
+std::vector<Need> needs_of(LinkMode mode, NvlinkPresence nvlink) {
+  switch (mode) {
+    case LinkMode::automatic:
+      return {};
+    case LinkMode::nvlink:
+      return {{"NCCL_P2P_DISABLE", "0"}};
+    case LinkMode::pcie:
+      // Without NVLink, peer-to-peer is PCIe: NCCL takes it where the topology has it.
+      if (nvlink == NvlinkPresence::absent) return {{"NCCL_SHM_DISABLE", "0"}, {"NCCL_NET_DISABLE_INTRA", "1"}};
+      return {{"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "0"}, {"NCCL_NET_DISABLE_INTRA", "1"},
+              {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_WIN_ENABLE", "0"},  {"NCCL_MNNVL_ENABLE", "0"}};
+    case LinkMode::net:
+      return {{"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"}, {"NCCL_NET_DISABLE_INTRA", "0"},
+              {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_WIN_ENABLE", "0"},  {"NCCL_MNNVL_ENABLE", "0"}};
+  }
+  return {};
+}
+
+std::string describe(LinkMode mode, NvlinkPresence nvlink) {
+  switch (mode) {
+    case LinkMode::automatic:
+      return "NCCL's choice";
+    case LinkMode::nvlink:
+      return "peer-to-peer, over NVLink between GPUs that it joins";
+    case LinkMode::pcie:
+      return nvlink == NvlinkPresence::absent
+                 ? "over PCIe: peer-to-peer where the topology has it, else staged through host memory"
+                 : kStagedOverPcie;
+    case LinkMode::net:
+      return "over the network, also within this host";
+  }
+  return {};
+}
+
+// As NCCL reads a number: the digits it begins with, in base 8, 10 or 16, else 0.
+long long number_of(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 0); }
+
+[[noreturn]] void contradict(LinkMode mode, const NcclSetting& setting, const std::string& expected) {
+  throw LinkContradiction(fmt::format("link mode {}: expected {}, got {}={} from {}; unset it or choose another mode",
+                                      link_mode_name(mode), expected, setting.name, setting.value, setting.source));
+}
+
+// Settings that work against a mode through variables that the mode does not set.
+void expect_no_opponent(LinkMode mode, bool needs_p2p_off, const NcclSettings& settings) {
+  const auto level = settings.find("NCCL_P2P_LEVEL");
+  const bool level_is_off = level && (level->value == "LOC" || level->value.starts_with('0'));
+  if (mode == LinkMode::nvlink && level_is_off) contradict(mode, *level, "peer-to-peer on");
+  if (!needs_p2p_off) return;
+  const auto disable = settings.find("NCCL_P2P_DISABLE");
+  const bool disabled_anyway = disable && number_of(disable->value) == 1;  // goes before the level
+  if (level && !level_is_off && !disabled_anyway) {
+    contradict(mode, *level, "peer-to-peer off, which no level but LOC means: the others all keep NVLink");
+  }
+  if (const auto algorithm = settings.find("NCCL_ALGO");
+      algorithm && algorithm->value.find("NVLS") != std::string::npos && !algorithm->value.starts_with('^')) {
+    contradict(mode, *algorithm, "no algorithm of the NVLink switches");
+  }
+}
+
+}  // namespace
+
+const char* link_mode_name(LinkMode mode) { return kNames[static_cast<std::size_t>(mode)]; }
+
+LinkMode parse_link_mode(std::string_view name) {
+  expect_known("link mode", name, {kNames.begin(), kNames.end()});
+  std::size_t i = 0;
+  while (name != kNames[i]) ++i;
+  return static_cast<LinkMode>(i);
+}
+
+LinkPolicy link_policy(LinkMode mode, NvlinkPresence nvlink, const NcclSettings& settings) {
+  LinkPolicy policy{.mode = mode, .description = describe(mode, nvlink)};
+  bool names_nvls = false;
+  bool needs_p2p_off = false;
+  for (const Need& need : needs_of(mode, nvlink)) {
+    names_nvls = names_nvls || std::string_view(need.name) == "NCCL_NVLS_ENABLE";
+    needs_p2p_off = needs_p2p_off || (std::string_view(need.name) == "NCCL_P2P_DISABLE" && need.value[0] == '1');
+    const auto setting = settings.find(need.name);
+    if (setting && number_of(setting->value) != number_of(need.value)) {
+      contradict(mode, *setting, fmt::format("{}={}", need.name, need.value));
+    }
+    policy.variables.push_back(setting.value_or(NcclSetting{need.name, need.value, "lockstep"}));
+  }
+  expect_no_opponent(mode, needs_p2p_off, settings);
+  if (!names_nvls) policy.variables.push_back(settings.nvls());
+  return policy;
+}
+
+LinkPolicy link_policy(LinkMode mode) {
+  // Only pcie depends on it, and opening the driver takes time.
+  const NvlinkPresence nvlink = mode == LinkMode::pcie ? nvlink_presence() : NvlinkPresence::unknown;
+  return link_policy(mode, nvlink, NcclSettings::of_process());
+}
+
+void apply(const LinkPolicy& policy) {
+  for (const NcclSetting& variable : policy.variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
+}
+
+LinkPolicy apply_link_mode(LinkMode mode) {
+  LinkPolicy policy = link_policy(mode);
+  apply(policy);
+  return policy;
+}
+
+}  // namespace lockstep

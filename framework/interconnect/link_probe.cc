@@ -1,0 +1,98 @@
+#include "framework/interconnect/link_probe.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <span>
+
+#include "framework/core/allocator.h"
+#include "framework/core/context.h"
+#include "framework/core/tensor.h"
+
+namespace lockstep {
+namespace {
+
+// What a rank tells the others, one after the other.
+constexpr std::size_t kTextBytes = 160;
+struct Report {
+  std::array<std::uint64_t, 4> bytes;
+  std::array<std::uint8_t, 4> known;
+  std::uint8_t nvlink_active;
+  std::array<char, kTextBytes> texts[5];
+};
+
+void put_text(std::array<char, kTextBytes>& place, const std::string& text) {
+  place.fill('\0');
+  std::copy_n(text.begin(), std::min(text.size(), kTextBytes - 1), place.begin());
+}
+
+// Everything that was enqueued is done, on every rank.
+void meet(ProcessGroup& group) {
+  group.barrier("link probe").wait();
+  context().synchronize();
+  group.check();
+}
+
+}  // namespace
+
+std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& traffic) {
+  Report mine{};
+  const std::array<const ByteCount*, 4> counts{&traffic.nvlink_sent, &traffic.nvlink_received, &traffic.pcie_sent,
+                                               &traffic.pcie_received};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    mine.bytes[i] = counts[i]->value_or(0);
+    mine.known[i] = counts[i]->value.has_value() ? 1 : 0;
+    put_text(mine.texts[i], counts[i]->why_not);
+  }
+  mine.nvlink_active = traffic.nvlink_active ? 1 : 0;
+  put_text(mine.texts[4], traffic.disturbance);
+
+  const auto size = static_cast<std::int64_t>(sizeof(Report));
+  const std::span bytes(reinterpret_cast<const std::uint8_t*>(&mine), sizeof(Report));
+  const Tensor sent = Tensor::from_host(bytes, {size});
+  const Tensor received = Tensor::empty({size * group.size()}, DType::u8);
+  group.all_gather(sent, received, "link probe").wait();
+  const std::vector<std::uint8_t> all = received.to_host<std::uint8_t>();
+  group.check();
+
+  std::vector<LinkTraffic> result(static_cast<std::size_t>(group.size()));
+  for (std::size_t rank = 0; rank < result.size(); ++rank) {
+    Report report{};
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(rank * sizeof(Report)), sizeof(Report),
+                reinterpret_cast<std::uint8_t*>(&report));
+    LinkTraffic& theirs = result[rank];
+    const std::array<ByteCount*, 4> their_counts{&theirs.nvlink_sent, &theirs.nvlink_received, &theirs.pcie_sent,
+                                                 &theirs.pcie_received};
+    for (std::size_t i = 0; i < their_counts.size(); ++i) {
+      if (report.known[i] != 0) their_counts[i]->value = report.bytes[i];
+      their_counts[i]->why_not = report.texts[i].data();
+    }
+    theirs.nvlink_active = report.nvlink_active != 0;
+    theirs.disturbance = report.texts[4].data();
+  }
+  return result;
+}
+
+LinkProof probe_link(LinkMode mode, ProcessGroup& group, LinkCounters& counters, const ProbeOptions& options) {
+  if (group.size() < 2) return judge_probe(mode, 0, {});
+  CachingAllocator& allocator = device_allocator(context().device());
+  const MemoryPool pool = allocator.make_pool();
+  {
+    const MemoryPoolScope scope(pool);
+    const Tensor buffer = Tensor::zeros({options.bytes / dtype_bytes(DType::f32)}, DType::f32);
+    const auto reduce = [&] { group.all_reduce(buffer, ReduceOp::sum, "link probe").wait(); };
+    reduce();  // connects, which also moves bytes
+    meet(group);
+    counters.start();
+    meet(group);  // before anybody's bytes are moved, everybody has read
+    for (int i = 0; i < options.repeats; ++i) reduce();
+    meet(group);
+  }
+  const std::vector<LinkTraffic> ranks = gather_traffic(group, counters.stop());
+  allocator.trim(pool);
+  const char* nvls = std::getenv("NCCL_NVLS_ENABLE");
+  const double wire_bytes = options.repeats * all_reduce_wire_bytes(static_cast<double>(options.bytes), group.size());
+  return judge_probe(mode, wire_bytes, ranks, nvls != nullptr && std::strtol(nvls, nullptr, 0) != 0);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// The proof before a training: all-reduces between two readings of the counters.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/distributed/process_group.h"
+#include "framework/interconnect/link_proof.h"
+
+namespace lockstep {
+
+struct ProbeOptions {
+  std::int64_t bytes = std::int64_t{256} << 20;  // of one all-reduce
+  int repeats = 4;
+};
+
+// Collective, in the current context: reduces `repeats` buffers of `bytes` (f32) over the group after one to warm up,
+// and judges by the readings of every rank's `counters` (of its own GPU). Every rank returns the same. The memory goes
+// back to the device. A world of one rank has no link: unproven.
+LinkProof probe_link(LinkMode mode, ProcessGroup& group, LinkCounters& counters, const ProbeOptions& options = {});
+
+// Collective: every rank's traffic, in rank order.
+std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& traffic);
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// Whether the bytes took the link that a mode names: a verdict from what the GPUs' counters say.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/interconnect/link_counters.h"
+#include "framework/interconnect/link_policy.h"
+
+namespace lockstep {
+
+enum class Verdict : std::uint8_t { proven, contradicted, unproven };
+
+// "proven", "contradicted", "unproven"
+const char* verdict_name(Verdict verdict);
+
+struct LinkProof {
+  LinkMode mode = LinkMode::automatic;
+  Verdict verdict = Verdict::unproven;
+  bool over_nvlink = false;        // where proven: whether NVLink carried the bytes
+  std::string reason;              // one sentence, for a person
+  double expected_bytes = 0.0;     // that each GPU sends, and receives, over whatever link; 0: not known
+  std::vector<LinkTraffic> ranks;  // of each rank's GPU
+};
+
+// What each of n ranks sends, and receives, in an all-reduce of `bytes` by a ring: 2 (n - 1) / n of them.
+double all_reduce_wire_bytes(double bytes, int ranks);
+
+// For all-reduces of large buffers and nothing else between the readings. nvlink: each GPU's NVLink bytes are within 2 %
+// of `wire_bytes`. pcie, net: at most 1 %. The bytes of PCIe contradict where they tell another story (half of
+// `wire_bytes` is the bound), and vouch for an NVLink counter that stands still: it could be one that never moves.
+// automatic is never contradicted. Unproven: another process on a GPU, a counter that cannot be read, went back or
+// counted more than there was; with `nvls` (multicast, which sends fewer bytes than a ring) also one that counted less.
+LinkProof judge_probe(LinkMode mode, double wire_bytes, std::vector<LinkTraffic> ranks, bool nvls = false);
+
+// For a training whose buckets make `wire_bytes` a rank, by NVLink counters alone, summed over the ranks. nvlink: 1.00
+// to 2.05 times as many (protocols with flags send more); pcie, net: at most 1 %. Unproven also where it moved less than
+// 64 MiB, and where `probe` proved nothing: only a probe shows that the counters work.
+LinkProof judge_training(const LinkProof& probe, double wire_bytes, std::vector<LinkTraffic> ranks);
+
+// For a program of which nobody knows how many bytes it had to move, by the sums over the GPUs. pcie, net: contradicted
+// where NVLink carried more than 1 % of what NVLink and PCIe carried together; proven where that is also less than
+// 16 MiB. nvlink: proven where NVLink carried more than PCIe, contradicted where it carried at most 1 %. Unproven also
+// where it moved less than 64 MiB.
+LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus);
+
+}  // namespace lockstep
