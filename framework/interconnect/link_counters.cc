@@ -35,7 +35,8 @@ ByteCount difference(const NvmlAnswer<std::uint64_t>& before, const NvmlAnswer<s
 // The NVLink bytes of one direction: one field, or one for each link.
 class NvlinkCounter {
  public:
-  // The first of the ways to count that the GPU answers: payload of all links, payload by link, bytes by link (NVLink 5).
+  // The first of the ways to count that the GPU answers: payload of all links, payload by link, bytes by link (NVLink
+  // 5).
   NvlinkCounter(const Nvml& nvml, int gpu, NvmlField payload_kib, unsigned bytes_id) : nvml_(nvml), gpu_(gpu) {
     std::vector<NvmlField> by_link;
     std::vector<NvmlField> bytes_by_link;
@@ -74,8 +75,7 @@ class NvlinkCounter {
 // Reads the PCIe counters until it is stopped.
 class PcieSampler {
  public:
-  PcieSampler(const Nvml& nvml, int gpu, std::chrono::milliseconds period)
-      : nvml_(nvml), gpu_(gpu), period_(period) {
+  PcieSampler(const Nvml& nvml, int gpu, std::chrono::milliseconds period) : nvml_(nvml), gpu_(gpu), period_(period) {
     sample();
     thread_ = std::thread([this] {
       std::unique_lock lock(mutex_);
@@ -132,7 +132,8 @@ class NvmlLinkCounters final : public LinkCounters {
         options_(std::move(options)),
         sent_(*nvml_, gpu, kNvlinkSentKib, kNvlinkSentBytesOfLink),
         received_(*nvml_, gpu, kNvlinkReceivedKib, kNvlinkReceivedBytesOfLink) {
-    if (!options_.is_own) options_.is_own = [own = static_cast<unsigned>(::getpid())](unsigned pid) { return pid == own; };
+    if (!options_.is_own)
+      options_.is_own = [own = static_cast<unsigned>(::getpid())](unsigned pid) { return pid == own; };
   }
 
   void start() override {

@@ -23,8 +23,7 @@ const char* link_mode_name(LinkMode mode);
 LinkMode parse_link_mode(std::string_view name);
 
 // What pcie is on GPUs joined by NVLink: there, no setting of NCCL selects PCIe peer-to-peer.
-inline constexpr const char* kStagedOverPcie =
-    "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer";
+inline constexpr const char* kStagedOverPcie = "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer";
 
 // Whether any two GPUs of this host are joined by NVLink.
 enum class NvlinkPresence : std::uint8_t { absent, present, unknown };

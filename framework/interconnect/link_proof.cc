@@ -8,10 +8,10 @@
 namespace lockstep {
 namespace {
 
-constexpr double kWithin = 0.02;         // NVLink's share of the probe's bytes
-constexpr double kNothing = 0.01;        // what counts as no bytes
-constexpr double kPcieShare = 0.5;       // from here on, PCIe carried the bytes
-constexpr double kMostOverhead = 2.05;   // protocols with flags send each byte twice
+constexpr double kWithin = 0.02;        // NVLink's share of the probe's bytes
+constexpr double kNothing = 0.01;       // what counts as no bytes
+constexpr double kPcieShare = 0.5;      // from here on, PCIe carried the bytes
+constexpr double kMostOverhead = 2.05;  // protocols with flags send each byte twice
 constexpr double kMib = 1024.0 * 1024.0;
 constexpr double kLeastTraining = 64 * kMib;  // below, other collectives count too
 constexpr double kMostStray = 16 * kMib;

@@ -27,16 +27,16 @@ struct LinkProof {
 // What each of n ranks sends, and receives, in an all-reduce of `bytes` by a ring: 2 (n - 1) / n of them.
 double all_reduce_wire_bytes(double bytes, int ranks);
 
-// For all-reduces of large buffers and nothing else between the readings. nvlink: each GPU's NVLink bytes are within 2 %
-// of `wire_bytes`. pcie, net: at most 1 %. The bytes of PCIe contradict where they tell another story (half of
+// For all-reduces of large buffers and nothing else between the readings. nvlink: each GPU's NVLink bytes are within 2
+// % of `wire_bytes`. pcie, net: at most 1 %. The bytes of PCIe contradict where they tell another story (half of
 // `wire_bytes` is the bound), and vouch for an NVLink counter that stands still: it could be one that never moves.
 // automatic is never contradicted. Unproven: another process on a GPU, a counter that cannot be read, went back or
 // counted more than there was; with `nvls` (multicast, which sends fewer bytes than a ring) also one that counted less.
 LinkProof judge_probe(LinkMode mode, double wire_bytes, std::vector<LinkTraffic> ranks, bool nvls = false);
 
 // For a training whose buckets make `wire_bytes` a rank, by NVLink counters alone, summed over the ranks. nvlink: 1.00
-// to 2.05 times as many (protocols with flags send more); pcie, net: at most 1 %. Unproven also where it moved less than
-// 64 MiB, and where `probe` proved nothing: only a probe shows that the counters work.
+// to 2.05 times as many (protocols with flags send more); pcie, net: at most 1 %. Unproven also where it moved less
+// than 64 MiB, and where `probe` proved nothing: only a probe shows that the counters work.
 LinkProof judge_training(const LinkProof& probe, double wire_bytes, std::vector<LinkTraffic> ranks);
 
 // For a program of which nobody knows how many bytes it had to move, by the sums over the GPUs. pcie, net: contradicted

@@ -242,9 +242,7 @@ NvmlAnswer<bool> Nvml::mig_enabled(int gpu) const {
 NvmlAnswer<int> Nvml::pcie_generation(int gpu) const {
   return library_->ask_number("nvmlDeviceGetCurrPcieLinkGeneration", gpu);
 }
-NvmlAnswer<int> Nvml::pcie_width(int gpu) const {
-  return library_->ask_number("nvmlDeviceGetCurrPcieLinkWidth", gpu);
-}
+NvmlAnswer<int> Nvml::pcie_width(int gpu) const { return library_->ask_number("nvmlDeviceGetCurrPcieLinkWidth", gpu); }
 NvmlAnswer<int> Nvml::max_pcie_generation(int gpu) const {
   return library_->ask_number("nvmlDeviceGetMaxPcieLinkGeneration", gpu);
 }
@@ -281,7 +279,8 @@ NvmlAnswer<std::vector<bool>> Nvml::nvlinks(int gpu) const {
   // By state: the capabilities of a link are answered also where there is no link.
   for (int link = 0; link < kMostNvlinks; ++link) {
     int state = 0;
-    const int status = library_->call("nvmlDeviceGetNvLinkState", library_->device(gpu), static_cast<unsigned>(link), &state);
+    const int status =
+        library_->call("nvmlDeviceGetNvLinkState", library_->device(gpu), static_cast<unsigned>(link), &state);
     if (status == kInvalidArgument || status == kNotSupported) continue;
     if (status != kSuccess) return no_answer<std::vector<bool>>(status);
     active.push_back(state == 1);
@@ -309,9 +308,9 @@ NvmlAnswer<PciePath> Nvml::pcie_path(int a, int b) const {
 }
 
 NvmlAnswer<std::string> Nvml::p2p_obstacle(int a, int b, P2pUse use) const {
-  const auto status =
-      library_->ask<int>("nvmlDeviceGetP2PStatus", a, library_->device(b), static_cast<int>(use));
-  return status ? NvmlAnswer<std::string>{p2p_text(*status), {}} : NvmlAnswer<std::string>{std::nullopt, status.why_not};
+  const auto status = library_->ask<int>("nvmlDeviceGetP2PStatus", a, library_->device(b), static_cast<int>(use));
+  return status ? NvmlAnswer<std::string>{p2p_text(*status), {}}
+                : NvmlAnswer<std::string>{std::nullopt, status.why_not};
 }
 
 std::vector<NvmlAnswer<std::uint64_t>> Nvml::read(int gpu, std::span<const NvmlField> fields) const {
@@ -321,8 +320,8 @@ std::vector<NvmlAnswer<std::uint64_t>> Nvml::read(int gpu, std::span<const NvmlF
     values[i].scope_id = fields[i].scope;
     values[i].status = kFunctionNotFound;  // for libraries that skip a field they do not know
   }
-  const int status = library_->call("nvmlDeviceGetFieldValues", library_->device(gpu), static_cast<int>(values.size()),
-                                    values.data());
+  const int status =
+      library_->call("nvmlDeviceGetFieldValues", library_->device(gpu), static_cast<int>(values.size()), values.data());
   std::vector<NvmlAnswer<std::uint64_t>> answers;
   for (const FieldValue& value : values) {
     answers.push_back(status == kSuccess ? value_of(value) : no_answer<std::uint64_t>(status));

@@ -77,7 +77,7 @@ class Nvml {
   NvmlAnswer<int> max_pcie_generation(int gpu) const;
   NvmlAnswer<int> max_pcie_width(int gpu) const;
   NvmlAnswer<int> virtualization(int gpu) const;  // 0 none, 1 passed through to a virtual machine, 2 vGPU
-  NvmlAnswer<int> fabric_state(int gpu) const;  // 0 not supported, 1 not started, 2 in progress, 3 completed
+  NvmlAnswer<int> fabric_state(int gpu) const;    // 0 not supported, 1 not started, 2 in progress, 3 completed
   NvmlAnswer<std::vector<unsigned>> compute_processes(int gpu) const;  // process ids, as the driver's host counts them
 
   NvmlAnswer<std::vector<bool>> nvlinks(int gpu) const;  // of each link that is there, whether it is active

@@ -26,9 +26,9 @@ struct NvlinkKind {
   int generation;
   double gb_s;
 };
-constexpr std::array kNvlinkKinds{NvlinkKind{60, 1, 20},    NvlinkKind{70, 2, 25}, NvlinkKind{75, 2, 25},
-                                  NvlinkKind{80, 3, 25},    NvlinkKind{86, 3, 14.0625}, NvlinkKind{90, 4, 25},
-                                  NvlinkKind{100, 5, 50},   NvlinkKind{103, 5, 50}};
+constexpr std::array kNvlinkKinds{NvlinkKind{60, 1, 20},  NvlinkKind{70, 2, 25},      NvlinkKind{75, 2, 25},
+                                  NvlinkKind{80, 3, 25},  NvlinkKind{86, 3, 14.0625}, NvlinkKind{90, 4, 25},
+                                  NvlinkKind{100, 5, 50}, NvlinkKind{103, 5, 50}};
 
 std::string read_line(const fs::path& file) {
   std::ifstream stream(file);
@@ -153,7 +153,8 @@ std::string container_sign(const fs::path& root) {
   for (const char* sign : {".dockerenv", "run/.containerenv"}) {
     if (fs::exists(root / sign, ignored)) return fmt::format("/{} is there", sign);
   }
-  if (mentions(root / "proc/1/cgroup", {"docker", "kubepods", "containerd", "lxc"})) return "the control group of process 1";
+  if (mentions(root / "proc/1/cgroup", {"docker", "kubepods", "containerd", "lxc"}))
+    return "the control group of process 1";
   return {};
 }
 
@@ -187,9 +188,8 @@ const char* gpu_path_name(GpuPath path) {
 }
 
 bool Topology::has_fault() const {
-  return std::any_of(findings.begin(), findings.end(), [](const TopologyFinding& finding) {
-    return finding.kind == TopologyFinding::Kind::fault;
-  });
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const TopologyFinding& finding) { return finding.kind == TopologyFinding::Kind::fault; });
 }
 
 NvlinkPresence Topology::nvlink() const {

@@ -32,7 +32,7 @@ struct GpuNode {
   PcieLink pcie_now, pcie_most;
   int numa_node = -1;  // -1: the host tells of none
   bool mig = false;
-  int fabric_state = 0;   // of the NVSwitches: 0 none, 1 not started, 2 in progress, 3 completed
+  int fabric_state = 0;    // of the NVSwitches: 0 none, 1 not started, 2 in progress, 3 completed
   int virtualization = 0;  // 1 passed through to a virtual machine, 2 vGPU
   std::vector<unsigned> processes;
 };
@@ -68,10 +68,10 @@ struct Topology {
   std::string driver;
   int cuda_version = 0;  // 13000 is 13.0
   std::vector<GpuNode> gpus;
-  std::vector<GpuPair> pairs;  // every two, a < b
+  std::vector<GpuPair> pairs;        // every two, a < b
   std::uint64_t shm_bytes = 0;       // size of /dev/shm
   std::uint64_t shm_need_bytes = 0;  // of NCCL where it stages through host memory
-  std::string container;        // how this is seen to be one, or empty
+  std::string container;             // how this is seen to be one, or empty
   std::string virtual_machine;
   std::vector<NcclSetting> nccl_settings;
   std::vector<TopologyFinding> findings;

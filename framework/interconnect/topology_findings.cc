@@ -50,8 +50,8 @@ void look_at_gpu(const GpuNode& gpu, std::size_t index, Findings& findings) {
                                 gpu.pcie_now.generation, gpu.pcie_most.generation));
   }
   if (!gpu.processes.empty()) {
-    add(Kind::note, fmt::format("in use by process {}: its bytes cannot be told from others",
-                                fmt::join(gpu.processes, ", ")));
+    add(Kind::note,
+        fmt::format("in use by process {}: its bytes cannot be told from others", fmt::join(gpu.processes, ", ")));
   }
 }
 
@@ -61,21 +61,24 @@ void look_at_pairs(const Topology& topology, Findings& findings) {
   for (const GpuPair& pair : topology.pairs) {
     const std::string name = fmt::format("{}-{}", pair.a, pair.b);
     if (pair.nvlinks > 0 && !pair.peer_obstacle.empty()) {
-      findings.push_back({Kind::fault, fmt::format("GPUs {}: joined by NVLink, but no peer access: {}", name, pair.peer_obstacle),
-                          "NCCL stages between them; see the driver's registry keys, and that all GPUs are in one container"});
+      findings.push_back(
+          {Kind::fault, fmt::format("GPUs {}: joined by NVLink, but no peer access: {}", name, pair.peer_obstacle),
+           "NCCL stages between them; see the driver's registry keys, and that all GPUs are in one container"});
     }
     if (pair.nvlinks == 0) unlinked.push_back(name);
     if (pair.path == GpuPath::staged && pair.peer_obstacle.empty()) far.push_back(name);
   }
   if (!unlinked.empty() && unlinked.size() < topology.pairs.size()) {
-    findings.push_back({Kind::warning, fmt::format("only some pairs have NVLink; without: {}", fmt::join(unlinked, ", ")),
+    findings.push_back({Kind::warning,
+                        fmt::format("only some pairs have NVLink; without: {}", fmt::join(unlinked, ", ")),
                         "a ring through all of them runs at the pace of the slowest; choose GPUs that are joined "
                         "(CUDA_VISIBLE_DEVICES)"});
   }
   if (!far.empty()) {
-    findings.push_back({Kind::note,
-                        fmt::format("GPUs {}: peer access crosses a processor, so that NCCL stages by default", fmt::join(far, ", ")),
-                        "NCCL_P2P_LEVEL=SYS would try peer-to-peer, which is often slower"});
+    findings.push_back(
+        {Kind::note,
+         fmt::format("GPUs {}: peer access crosses a processor, so that NCCL stages by default", fmt::join(far, ", ")),
+         "NCCL_P2P_LEVEL=SYS would try peer-to-peer, which is often slower"});
   }
 }
 
@@ -84,12 +87,13 @@ void look_at_settings(const Topology& topology, Findings& findings) {
     const auto is = [&](std::string_view name, std::string_view value) {
       return setting.name == name && setting.value == value;
     };
-    const char* effect = is("NCCL_P2P_DISABLE", "1") ? "no peer-to-peer, so no NVLink"
+    const char* effect = is("NCCL_P2P_DISABLE", "1")                                ? "no peer-to-peer, so no NVLink"
                          : is("NCCL_P2P_LEVEL", "LOC") || is("NCCL_P2P_LEVEL", "0") ? "no peer-to-peer, so no NVLink"
                          : is("NCCL_SHM_DISABLE", "1") ? "no staging through host memory: the network instead"
                                                        : nullptr;
     if (effect == nullptr) continue;
-    findings.push_back({Kind::warning, fmt::format("{}={} ({}): {}", setting.name, setting.value, setting.source, effect),
+    findings.push_back({Kind::warning,
+                        fmt::format("{}={} ({}): {}", setting.name, setting.value, setting.source, effect),
                         fmt::format("unset {} unless it is meant", setting.name)});
   }
 }
@@ -107,7 +111,8 @@ void look_at_host(const Topology& topology, Findings& findings) {
     findings.push_back({Kind::note, "one GPU in a container: between containers there is no peer access", ""});
   }
   if (!topology.virtual_machine.empty() && !topology.gpus.empty()) {
-    findings.push_back({Kind::note, "a virtual machine may hide PCIe switches and NVLink's far ends: trust counters", ""});
+    findings.push_back(
+        {Kind::note, "a virtual machine may hide PCIe switches and NVLink's far ends: trust counters", ""});
   }
 }
 
@@ -117,9 +122,10 @@ std::vector<TopologyFinding> topology_findings(const Topology& topology, bool dr
   Findings findings;
   if (topology.gpus.empty()) {
     findings.push_back({driver_loaded ? Kind::fault : Kind::note, "no GPU: " + topology.why_no_gpus,
-                        driver_loaded ? "the driver is loaded, so its library is missing or does not fit: in a container, "
-                                        "ask for the capability utility"
-                                      : "everything but the links can be used with CPU ranks"});
+                        driver_loaded
+                            ? "the driver is loaded, so its library is missing or does not fit: in a container, "
+                              "ask for the capability utility"
+                            : "everything but the links can be used with CPU ranks"});
   }
   for (std::size_t i = 0; i < topology.gpus.size(); ++i) look_at_gpu(topology.gpus[i], i, findings);
   look_at_pairs(topology, findings);
