@@ -1,0 +1,275 @@
+// The step on a GPU: captured and enqueued, on streams that run at any pace, it is the same step.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "framework/core/allocator.h"
+#include "framework/core/context.h"
+#include "framework/core/device_copy.h"
+#include "framework/core/error.h"
+#include "framework/core/gpu.h"
+#include "framework/data/synthetic.h"
+#include "framework/distributed/local_group.h"
+#include "framework/distributed/world.h"
+#include "framework/ops/softmax_cross_entropy.h"
+#include "framework/train/input.h"
+#include "framework/train/train_step.h"
+#include "models/lenet.h"
+#include "models/mlp.h"
+#include "tests/support/gpu_delay.h"
+#include "tests/support/random.h"
+#include "tests/support/seed.h"
+#include "tests/support/worlds.h"
+
+// The linker sends the framework's calls here (--wrap).
+namespace {
+
+std::atomic<int> waits = 0;        // of the host for the device
+std::atomic<int> allocations = 0;  // of device or pinned memory
+
+}  // namespace
+
+#define WRAP(name, counter, parameters, arguments)  \
+  extern "C" cudaError_t __real_##name parameters;  \
+  extern "C" cudaError_t __wrap_##name parameters;  \
+  extern "C" cudaError_t __wrap_##name parameters { \
+    ++(counter);                                    \
+    return __real_##name arguments;                 \
+  }
+
+WRAP(cudaStreamSynchronize, waits, (cudaStream_t stream), (stream))
+WRAP(cudaEventSynchronize, waits, (cudaEvent_t event), (event))
+WRAP(cudaDeviceSynchronize, waits, (), ())
+WRAP(cudaMalloc, allocations, (void** address, std::size_t bytes), (address, bytes))
+WRAP(cudaMallocHost, allocations, (void** address, std::size_t bytes), (address, bytes))
+WRAP(cudaFree, allocations, (void* address), (address))
+
+namespace lockstep {
+namespace {
+
+#define SKIP_WITHOUT_GPUS(needed)                                         \
+  if (const GpuCount gpus = count_gpus_in_child(); gpus.count < (needed)) \
+  GTEST_SKIP() << "needs " << (needed) << " GPUs"
+
+constexpr std::int64_t kBatch = 32;
+constexpr std::int64_t kClasses = 10;
+
+// More than a bucket, and large enough for buckets to be finished beside backward.
+std::unique_ptr<Module> large_mlp(TrainStep::LossFunction& loss) {
+  auto model = std::make_unique<Mlp>(MlpConfig{.hidden = {2048, 2048}, .dropout = 0.2});
+  loss = [net = model.get()](const DeviceBatch& batch) {
+    return softmax_cross_entropy(net->forward(batch.samples), batch.labels);
+  };
+  return model;
+}
+
+std::unique_ptr<Module> lenet(TrainStep::LossFunction& loss) {
+  auto model = std::make_unique<LeNet>(LeNetConfig{.dropout = 0.1});
+  loss = [net = model.get()](const DeviceBatch& batch) {
+    return softmax_cross_entropy(net->forward(batch.samples), batch.labels);
+  };
+  return model;
+}
+
+using MakeModel = std::unique_ptr<Module> (*)(TrainStep::LossFunction&);
+
+DeviceBatch batch_of(std::uint64_t number, std::int64_t first) {
+  const Shape shape = {kBatch, 28, 28, 1};
+  const auto samples = testing::random_values<float>(shape.numel(), 0, 1, 2 * number);
+  const auto labels = testing::random_indices(kBatch, kClasses, 2 * number + 1);
+  return {.samples = Tensor::from_host(std::span<const float>(samples), shape),
+          .labels = Tensor::from_host(std::span<const std::int32_t>(labels), {kBatch}),
+          .first = first};
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<float> parameters;
+
+  bool operator==(const Outcome&) const = default;
+};
+
+// So many steps on fresh batches, the same in every call.
+Outcome train(MakeModel make, ProcessGroup& group, const OptimizerConfig& optimizer, const TrainStepOptions& options,
+              int steps) {
+  Context context(ContextOptions{.device = DeviceType::cuda, .gpu = group.rank(), .deterministic = true});
+  const ContextScope scope(context);
+  context.random.seed = 11;
+  TrainStep::LossFunction loss;
+  const std::unique_ptr<Module> model = make(loss);
+  TrainStep step(*model, loss, optimizer, group, options);
+  std::uint64_t micro_step = 0;
+  const auto next = [&] {
+    const std::uint64_t number =
+        micro_step++ * static_cast<std::uint64_t>(group.size()) + static_cast<std::uint64_t>(group.rank());
+    return batch_of(number % 16, static_cast<std::int64_t>(number) * kBatch);
+  };
+  Outcome outcome;
+  const auto take = [&] {
+    const StepReport report = step.result();
+    outcome.losses.push_back(report.loss);
+    outcome.norms.push_back(report.grad_norm);
+  };
+  for (int i = 0; i < steps; ++i) {
+    step.enqueue(next, 0.05);
+    if (step.pending() == StepReports::kSlots) take();
+  }
+  while (step.pending() > 0) take();
+  EXPECT_EQ(step.captured(), options.graph && steps > 0);
+  outcome.parameters = step.arena().values().to_host<float>();
+  return outcome;
+}
+
+void expect_captured_equals_enqueued(ProcessGroup& group) {
+  for (const MakeModel make : {large_mlp, lenet}) {
+    for (int accumulate = 1; accumulate <= 4; ++accumulate) {
+      for (const double clip : {0.0, 0.5}) {
+        TrainStepOptions options{.accumulate = accumulate, .clip_norm = clip, .grad_norm = true, .graph = false};
+        const Outcome enqueued = train(make, group, AdamWConfig{}, options, 6);
+        options.graph = true;
+        const Outcome captured = train(make, group, AdamWConfig{}, options, 6);
+        EXPECT_TRUE(enqueued == captured) << "accumulate " << accumulate << ", clip " << clip << ": losses "
+                                          << enqueued.losses.back() << " and " << captured.losses.back();
+        EXPECT_LT(captured.losses.back(), captured.losses.front() + 1.0);
+        EXPECT_GT(captured.norms.back(), 0.0);
+      }
+    }
+  }
+}
+
+// Before this process opens the driver itself: a process that has must not fork.
+std::vector<int> run_gpu_world(const std::function<void(ProcessGroup&)>& body) {
+  testing::test_seed();
+  return run_process_world(2, [&](const Environment& environment) {
+    Context context(ContextOptions{.device = DeviceType::cuda, .gpu = environment.local_rank});
+    const ContextScope scope(context);
+    World world(environment);
+    body(world.group());
+    if (::testing::Test::HasFailure()) throw Error("a check failed");
+  });
+}
+
+TEST(Gpu, CapturedStepsOfTwoRanksHaveTheBitsOfEnqueuedOnes) {
+  SKIP_WITHOUT_GPUS(2);
+  EXPECT_EQ(run_gpu_world(expect_captured_equals_enqueued), (std::vector<int>{0, 0}));
+}
+
+// Every place where one stream waits for another gets delays before and behind it.
+void expect_delays_change_nothing(ProcessGroup& group) {
+  constexpr int kSteps = 200;
+  const TrainStepOptions enqueued{.accumulate = 2, .grad_norm = true, .graph = false};
+  TrainStepOptions captured = enqueued;
+  captured.graph = true;
+  const Outcome expected = train(large_mlp, group, SgdConfig{.momentum = 0.9}, enqueued, kSteps);
+  std::mt19937_64 random(testing::test_seed() + static_cast<std::uint64_t>(group.rank()));
+  int delays = 0;
+  set_stream_hook([&](void* stream) {
+    if (random() % 4 == 0) testing::enqueue_delay(stream, static_cast<std::int64_t>(random() % 400));
+    ++delays;
+  });
+  EXPECT_TRUE(train(large_mlp, group, SgdConfig{.momentum = 0.9}, enqueued, kSteps) == expected);
+  EXPECT_GT(delays, kSteps);
+  EXPECT_TRUE(train(large_mlp, group, SgdConfig{.momentum = 0.9}, captured, kSteps) == expected);
+  set_stream_hook({});
+}
+
+TEST(Gpu, DelaysOnTheStreamsOfTwoRanksChangeNoBit) {
+  SKIP_WITHOUT_GPUS(2);
+  EXPECT_EQ(run_gpu_world(expect_delays_change_nothing), (std::vector<int>{0, 0}));
+}
+
+TEST(Gpu, CapturedStepsHaveTheBitsOfEnqueuedOnes) {
+  SKIP_WITHOUT_GPUS(1);
+  Context context(ContextOptions{.device = DeviceType::cuda});
+  const ContextScope scope(context);
+  expect_captured_equals_enqueued(*make_local_groups(1).front());
+}
+
+TEST(Gpu, DelaysOnTheStreamsChangeNoBit) {
+  SKIP_WITHOUT_GPUS(1);
+  Context context(ContextOptions{.device = DeviceType::cuda});
+  const ContextScope scope(context);
+  expect_delays_change_nothing(*make_local_groups(1).front());
+}
+
+TEST(Gpu, AStepNeitherWaitsNorAllocates) {
+  SKIP_WITHOUT_GPUS(1);
+  for (const bool graph : {true, false}) {
+    Context context(ContextOptions{.device = DeviceType::cuda});
+    const ContextScope scope(context);
+    const auto groups = make_local_groups(1);
+    TrainStep::LossFunction loss;
+    const std::unique_ptr<Module> model = lenet(loss);
+    TrainStep step(*model, loss, SgdConfig{.momentum = 0.9}, *groups.front(),
+                   {.accumulate = 2, .clip_norm = 1.0, .graph = graph});
+    const DeviceBatch batch = batch_of(0, 0);
+    for (int i = 0; i < 3; ++i) step.run([&] { return batch; }, 0.05);
+    int counted = 0;
+    for (int i = 0; i < 20; ++i) {
+      const int before = waits + allocations;
+      step.enqueue([&] { return batch; }, 0.05);
+      counted += waits + allocations - before;
+      if (step.pending() == StepReports::kSlots) step.result();
+    }
+    EXPECT_EQ(counted, 0) << "graph " << graph;
+    const int before = waits;
+    while (step.pending() > 0) step.result();
+    EXPECT_EQ(waits - before, StepReports::kSlots - 1) << "the count sees a wait";
+    // Work between replays, as an evaluation, takes no memory that the graphs hold.
+    const Tensor kept =
+        Tensor::from_host(std::span<const float>(std::vector<float>(kBatch * 28 * 28 * 6, 3.0F)), {kBatch, 28, 28, 6});
+    step.run([&] { return batch; }, 0.05);
+    EXPECT_EQ(kept.to_host<float>(), std::vector<float>(kBatch * 28 * 28 * 6, 3.0F));
+  }
+}
+
+TEST(Gpu, InputsArriveInOrder) {
+  SKIP_WITHOUT_GPUS(1);
+  Context context(ContextOptions{.device = DeviceType::cuda});
+  const ContextScope scope(context);
+  const auto dataset = synthetic_dataset({.size = 512});
+  const auto sampler = [&] {
+    return std::make_unique<TrainSampler>(dataset->size(), BatchSplit{.batch_per_rank = kBatch}, 0);
+  };
+  Loader plain(*dataset, sampler());
+  Loader ahead(*dataset, sampler());
+  TrainInput input(*dataset, ahead, kBatch);
+  std::vector<std::vector<float>> expected;
+  std::vector<Tensor> seen;
+  for (int i = 0; i < 40; ++i) {
+    expected.push_back(to_device(plain.next(), dataset->info()).samples.to_host<float>());
+  }
+  for (int i = 0; i < 40; ++i) {
+    testing::enqueue_delay(context.exec().stream, 200);  // the host is ahead
+    const DeviceBatch batch = input.next();
+    seen.push_back(Tensor::empty(batch.samples.shape(), DType::f32));
+    copy_on_device(DeviceType::cuda, seen.back().view().data, batch.samples.view().data,
+                   static_cast<std::size_t>(batch.samples.view().bytes()));
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i].to_host<float>(), expected[i]) << i;
+}
+
+TEST(Gpu, BatchesOfAnotherSizeAreRefusedByName) {
+  SKIP_WITHOUT_GPUS(1);
+  Context context(ContextOptions{.device = DeviceType::cuda});
+  const ContextScope scope(context);
+  const auto groups = make_local_groups(1);
+  TrainStep::LossFunction loss;
+  const std::unique_ptr<Module> model = lenet(loss);
+  TrainStep step(*model, loss, SgdConfig{}, *groups.front());
+  const DeviceBatch batch = batch_of(0, 0);
+  step.run([&] { return batch; }, 0.05);
+  const DeviceBatch half{.samples = batch.samples.slice(0, kBatch / 2), .labels = batch.labels.slice(0, kBatch / 2)};
+  EXPECT_THROW(step.run([&] { return half; }, 0.05), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lockstep
