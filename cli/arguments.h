@@ -25,7 +25,8 @@ template <class Visitor>
 void visit_fields(DeviceArguments& arguments, Visitor&& visit) {
   visit("--device", arguments.device, "auto, cpu or cuda");
   visit("--ranks", arguments.ranks, "ranks; default: the launcher's, else one for each GPU, else 1");
-  visit("--precision", arguments.precision, "f32, or on GPUs tf32: products round their factors to 10 bits");
+  visit("--precision", arguments.precision,
+        "f32; on GPUs also tf32 (products round their factors to 10 bits) or bf16 (parameters are kept in f32)");
   visit("--deterministic", arguments.deterministic, "on GPUs: the same bits in every run, whatever it costs");
   visit("--threads", arguments.threads,
         "CPU threads of a rank; default: OMP_NUM_THREADS, else cores / ranks of the host");

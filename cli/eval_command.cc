@@ -41,7 +41,7 @@ void visit_fields(EvalArguments& arguments, Visitor&& visit) {
 void evaluate_as(const EvalArguments& arguments, const Dataset& dataset, World& world) {
   const Model model =
       make_model(arguments.model, {.sample_shape = dataset.sample_shape(), .classes = dataset.num_classes()});
-  const std::int64_t step = restore(arguments.checkpoint, model_tensors(*model.module), world.group(), Surplus::ignore);
+  const std::int64_t step = restore(arguments.checkpoint, *model.module, {}, world.group(), Surplus::ignore);
   const EvalResult result = evaluate(*model.module, model.logits, dataset, arguments.batch_per_rank, world.group());
   if (world.rank() != 0) return;
   fmt::print("{} after {} steps on {}: accuracy {:.4f}, loss {:.4f} ({} samples)\n", arguments.model, step,

@@ -47,7 +47,7 @@ int threads_of(const DeviceArguments& arguments, const Environment& environment)
 
 Placement resolve_placement(const DeviceArguments& arguments) {
   expect_known("device", arguments.device, {"auto", "cpu", "cuda"});
-  expect_known("precision", arguments.precision, {"f32", "tf32"});
+  expect_known("precision", arguments.precision, {"f32", "tf32", "bf16"});
   expect(!arguments.ranks || *arguments.ranks >= 1, "--ranks: expected at least 1, got {}",
          arguments.ranks.value_or(0));
   const int most = kMostPerCore * host_cores();
@@ -80,6 +80,7 @@ Placement resolve_placement(const DeviceArguments& arguments) {
 ContextOptions context_of(const DeviceArguments& arguments, const Placement& placement) {
   ContextOptions options{.device = placement.device,
                          .threads = threads_of(arguments, placement.environment),
+                         .dtype = arguments.precision == "bf16" ? DType::bf16 : DType::f32,
                          .allow_tf32 = arguments.precision == "tf32",
                          .deterministic = arguments.deterministic};
   if (placement.device == DeviceType::cuda) options.gpu = gpu_of_rank(placement.environment, placement.visible_gpus);

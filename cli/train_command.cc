@@ -50,6 +50,7 @@ struct TrainArguments {
   double dropout = 0.0;
   double first_bucket_mib = 1.0;
   double bucket_cap_mib = 25.0;
+  std::string grad_dtype = "f32";
   std::string overlap = "on";
   std::string graph = "on";
   std::string short_batch = "drop";
@@ -81,6 +82,8 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--dropout", arguments.dropout, "probability that a hidden unit is dropped");
   visit("--bucket-cap-mib", arguments.bucket_cap_mib, "a bucket of gradients is closed at this size");
   visit("--first-bucket-mib", arguments.first_bucket_mib, "the same for the first");
+  visit("--grad-dtype", arguments.grad_dtype,
+        "f32, or on GPUs bf16: of gradients between ranks, and without accumulation wherever they are kept");
   visit("--overlap", arguments.overlap,
         "on, off (all-reduce after backward) or naive (one by one, for each parameter)");
   visit("--graph", arguments.graph, "on GPUs: on (the step is captured once and replayed) or off");
@@ -178,6 +181,7 @@ TrainerOptions trainer_options(const TrainArguments& arguments, const Dataset& t
                                  : arguments.overlap == "off" ? Overlap::off
                                                               : Overlap::on;
   options.step.graph = arguments.graph == "on";
+  if (arguments.grad_dtype == "bf16") options.step.grad_dtype = DType::bf16;
   options.label_smoothing = arguments.label_smoothing;
   options.seed = arguments.seed;
   options.eval_every = arguments.eval_every;
@@ -192,6 +196,7 @@ void check(const TrainArguments& arguments) {
   expect_known("schedule", arguments.schedule, {"constant", "cosine", "linear", "step"});
   expect_known("--short-batch", arguments.short_batch, {"drop", "pad"});
   expect_known("overlap mode", arguments.overlap, {"on", "off", "naive"});
+  expect_known("--grad-dtype", arguments.grad_dtype, {"f32", "bf16"});
   expect_known("--graph", arguments.graph, {"on", "off"});
   expect(arguments.epochs.value_or(1) <= kMostEpochs, "--epochs: expected at most {}, got {}", kMostEpochs,
          arguments.epochs.value_or(1));
@@ -323,6 +328,8 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
     if (!arguments->resume.empty()) inherit_options(*command, *arguments);
     check(*arguments);
     const Placement placement = resolve_placement(arguments->device);
+    expect(arguments->grad_dtype == "f32" || placement.device == DeviceType::cuda,
+           "--grad-dtype {}: expected a GPU, got CPU ranks, whose gradients are f32", arguments->grad_dtype);
     const DataSources data = open_data(arguments->data, arguments->seed);
     // What is wrong for every rank is said once, before there are any.
     if (placement.environment.launcher != Launcher::lockstep) {

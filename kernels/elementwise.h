@@ -8,7 +8,8 @@ namespace lockstep::kernels {
 
 // y = value
 using Fill = void(const ExecContext& exec, View y, double value);
-// target = source, or target += source. On a GPU the types may differ: it converts.
+// target = source, or target += source. One of them may be bf16 where the other is f32: it converts, rounding to
+// nearest, ties to even.
 using Accumulate = void(const ExecContext& exec, ConstView source, GradView target);
 // y = a + b
 using Add = void(const ExecContext& exec, ConstView a, ConstView b, View y);

@@ -54,7 +54,8 @@ constexpr std::int64_t dtype_bytes(DType dtype) {
   return 0;
 }
 
-// Of means, deviations, log-sum-exps and losses of tensors of type `dtype`: bf16 would be too narrow.
+// Of means, deviations, log-sum-exps, losses and master parameters beside tensors of type `dtype`: bf16 would be too
+// narrow.
 constexpr DType statistics_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 constexpr const char* dtype_name(DType dtype) {

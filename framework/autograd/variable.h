@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "framework/core/tensor.h"
 
@@ -23,21 +22,20 @@ struct Variable {
 
 // A named tensor that training changes. Held by shared_ptr: tied weights are one Parameter in two modules.
 struct Parameter {
-  Parameter(std::string parameter_name, Tensor initial, bool weight_decay)
-      : name(std::move(parameter_name)), value(std::move(initial)), decay(weight_decay) {
-    auto variable = std::make_shared<Variable>();
-    variable->shape = value.shape();
-    variable->parameter = this;
-    value.set_variable(std::move(variable));
-  }
+  // `initial` becomes the master. In a context of bf16, an f32 master gets a value of bf16.
+  Parameter(std::string parameter_name, Tensor initial, bool weight_decay);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
   Variable& variable() const { return *value.variable(); }
   const Tensor& grad() const { return variable().grad; }
 
+  // value = master, rounded to nearest even. Whoever writes masters calls it, but for the optimizer, which writes both.
+  void refresh_value() const;
+
   std::string name;  // the path of modules to it, as "features.0.weight"
-  Tensor value;      // read anew at each use: the arena moves it once
+  Tensor value;      // what forward reads; read anew at each use: the arena moves it once
+  Tensor master;     // what is initialised, updated and saved: f32 where value is bf16, else the memory of value
   bool decay;        // takes part in weight decay (matrices and filters do, biases and norms do not)
 };
 

@@ -39,7 +39,9 @@ class Context {
 
   const ExecContext& exec() const { return exec_; }
   DeviceType device() const { return exec_.device; }
-  DType dtype() const { return dtype_; }  // of parameters and activations
+  DType dtype() const { return dtype_; }  // of activations, and of parameters as forward reads them
+  // Of parameters as they are initialised, updated and saved, of optimizer state and of running statistics.
+  DType master_dtype() const { return statistics_dtype(dtype_); }
 
   // The host waits for everything that was enqueued; at once on a CPU.
   void synchronize() const;

@@ -3,11 +3,23 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "framework/core/context.h"
 #include "framework/core/error.h"
+#include "framework/core/memory_purpose.h"
+#include "kernels/dispatch.h"
+#include "kernels/elementwise.h"
 
 namespace lockstep {
+
 Bucketer::Bucketer(const ParameterArena& arena, ProcessGroup& group, const BucketerOptions& options)
     : arena_(arena), group_(group), options_(options), buckets_(arena.buckets().size()) {
+  if (options.wire_dtype && *options.wire_dtype != arena.grads().dtype()) {
+    expect(*options.wire_dtype == DType::bf16 && arena.grads().dtype() == DType::f32,
+           "bucketer: expected gradients of f32 to travel as bf16, got {} as {}", dtype_name(arena.grads().dtype()),
+           dtype_name(*options.wire_dtype));
+    const MemoryScope purpose(MemoryPurpose::communication);
+    wire_ = Tensor::zeros(arena.grads().shape(), *options.wire_dtype);
+  }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = arena_.buckets()[i];
     for (std::size_t slot = bucket.first_slot; slot < bucket.end_slot; ++slot) {
@@ -62,11 +74,23 @@ void Bucketer::ready(Parameter& parameter) {
 void Bucketer::launch_complete_buckets() {
   while (next_to_launch_ < buckets_.size() && buckets_[next_to_launch_].owed == 0) {
     BucketState& bucket = buckets_[next_to_launch_];
-    bucket.work =
-        group_.all_reduce(slice(arena_.grads(), arena_.buckets()[next_to_launch_].range), ReduceOp::sum, bucket.label);
+    bucket.work = all_reduce(arena_.buckets()[next_to_launch_].range, bucket.label);
     if (options_.on_launch) options_.on_launch(next_to_launch_);
     ++next_to_launch_;
   }
+}
+
+Work Bucketer::all_reduce(Range range, std::string_view label) {
+  const Tensor gradients = slice(arena_.grads(), range);
+  if (!wire_.defined()) return group_.all_reduce(gradients, ReduceOp::sum, label);
+  const Tensor wire = slice(wire_, range);
+  LOCKSTEP_DISPATCH(accumulate, context().exec(), gradients, GradView{wire});
+  return group_.all_reduce(wire, ReduceOp::sum, label);
+}
+
+void Bucketer::take_off_wire(Range range) {
+  if (!wire_.defined()) return;
+  LOCKSTEP_DISPATCH(accumulate, context().exec(), slice(wire_, range), GradView{slice(arena_.grads(), range)});
 }
 
 void Bucketer::flush() {
@@ -75,7 +99,8 @@ void Bucketer::flush() {
   if (!complete) throw std::logic_error("bucketer: backward ended before every gradient was complete");
   if (options_.overlap == Overlap::naive && next_to_launch_ == 0) {
     for (const ArenaSlot& slot : arena_.slots()) {
-      group_.all_reduce(slice(arena_.grads(), slot.range), ReduceOp::sum, slot.parameter->name).wait();
+      all_reduce(slot.range, slot.parameter->name).wait();
+      take_off_wire(slot.range);
     }
     for (; next_to_launch_ < buckets_.size(); ++next_to_launch_) {
       if (options_.on_launch) options_.on_launch(next_to_launch_);
@@ -84,7 +109,10 @@ void Bucketer::flush() {
   launch_complete_buckets();
 }
 
-void Bucketer::wait(std::size_t bucket) { buckets_[bucket].work.wait(); }
+void Bucketer::wait(std::size_t bucket) {
+  buckets_[bucket].work.wait();
+  if (options_.overlap != Overlap::naive) take_off_wire(arena_.buckets()[bucket].range);
+}
 
 void Bucketer::finish() {
   flush();

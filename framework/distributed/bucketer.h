@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +26,9 @@ struct BucketerOptions {
   // Whether a parameter may get no gradient in a step; it then counts as zero. Otherwise that is an error: it is nearly
   // always a mistake in the model, and one that only some ranks make would leave the others waiting.
   bool allow_unused = false;
+  // bf16 where the arena's gradients are f32: each bucket is rounded into a second flat buffer, summed over the ranks
+  // there, and converted back. Without it gradients travel as they are.
+  std::optional<DType> wire_dtype;
   // Called as soon as a bucket's all-reduce is under way, in index order: what is to follow it may be enqueued behind
   // wait(bucket), on another stream.
   std::function<void(std::size_t bucket)> on_launch;
@@ -49,13 +53,17 @@ class Bucketer final : public GradientSink {
   void ready(Parameter& parameter) override;
   // Launches what is left after backward. Afterwards wait() may be called.
   void flush();
-  // Returns when bucket i is reduced (on a GPU: makes the compute stream wait). Rethrows a failure of the group.
+  // Returns when bucket i is reduced (on a GPU: makes the compute stream wait). Rethrows a failure of the group. Once
+  // for each bucket of a step.
   void wait(std::size_t bucket);
   // flush(), then wait() for every bucket.
   void finish();
 
  private:
   void launch_complete_buckets();
+  // The sum over the ranks of a range of gradients, still to be taken off the wire when its work is finished.
+  Work all_reduce(Range range, std::string_view label);
+  void take_off_wire(Range range);
 
   struct BucketState {
     std::string label;
@@ -66,6 +74,7 @@ class Bucketer final : public GradientSink {
   const ParameterArena& arena_;
   ProcessGroup& group_;
   BucketerOptions options_;
+  Tensor wire_;  // in the layout of the arena; undefined where gradients travel as they are
   std::vector<BucketState> buckets_;
   std::unordered_map<const Parameter*, std::size_t> bucket_of_;
   std::size_t next_to_launch_ = 0;

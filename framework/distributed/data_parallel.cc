@@ -31,11 +31,14 @@ std::string first_difference(const std::string& expected, const std::string& got
   return fmt::format("rank 0 has {}, this rank has {}", expected_line, got_line);
 }
 
-std::string describe(Module& model) {
-  std::string text;
+std::string describe(Module& model, std::optional<DType> grad_dtype) {
+  std::string text = fmt::format("gradients {}\n", grad_dtype ? dtype_name(*grad_dtype) : "like the parameters");
   for (const Parameter* parameter : model.parameters()) {
-    text += fmt::format("parameter {} {} {}{}\n", parameter->name, parameter->value.shape().to_string(),
-                        dtype_name(parameter->value.dtype()), parameter->decay ? "" : ", not decayed");
+    const DType master = parameter->master.dtype();
+    const DType value = parameter->value.dtype();
+    text += fmt::format("parameter {} {} {}{}{}\n", parameter->name, parameter->master.shape().to_string(),
+                        dtype_name(master), value == master ? "" : fmt::format(", read as {}", dtype_name(value)),
+                        parameter->decay ? "" : ", not decayed");
   }
   for (const NamedBuffer& buffer : model.buffers()) {
     text += fmt::format("buffer {} {} {}\n", buffer.name, buffer.value.shape().to_string(),
@@ -66,8 +69,8 @@ void expect_agreement(ProcessGroup& group, const std::string& what, const std::s
 }
 
 ParameterArena make_replicas(Module& model, std::span<Parameter* const> gradient_order, ProcessGroup& group,
-                             const BucketCaps& caps) {
-  expect_agreement(group, "model", describe(model));
+                             const BucketCaps& caps, std::optional<DType> grad_dtype) {
+  expect_agreement(group, "model", describe(model, grad_dtype));
 
   // An order is exchanged as places in parameters(), which the agreement makes the same everywhere.
   const std::vector<Parameter*> parameters = model.parameters();
@@ -86,8 +89,9 @@ ParameterArena make_replicas(Module& model, std::span<Parameter* const> gradient
   std::vector<Parameter*> order;
   for (const std::int32_t place : places) order.push_back(parameters[static_cast<std::size_t>(place)]);
 
-  ParameterArena arena(order, caps);
-  group.broadcast(arena.values(), 0, "parameters").wait();
+  ParameterArena arena(order, caps, grad_dtype);
+  group.broadcast(arena.masters(), 0, "parameters").wait();
+  arena.refresh_values();
   for (const NamedBuffer& buffer : model.buffers()) group.broadcast(buffer.value, 0, buffer.name).wait();
   return arena;
 }

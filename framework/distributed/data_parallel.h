@@ -1,6 +1,7 @@
 // Makes every rank of a group hold the same model, laid out in the same way.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,8 +20,8 @@ void expect_agreement(ProcessGroup& group, const std::string& what, const std::s
 // 0's gradient order and gives every rank rank 0's parameters and buffers.
 //
 // gradient_order: what Tape::gradient_order returned for a first forward pass of this rank. Parameters that it lacks
-// come last, in order of registration.
+// come last, in order of registration. caps and grad_dtype: the arena's.
 ParameterArena make_replicas(Module& model, std::span<Parameter* const> gradient_order, ProcessGroup& group,
-                             const BucketCaps& caps = {});
+                             const BucketCaps& caps = {}, std::optional<DType> grad_dtype = std::nullopt);
 
 }  // namespace lockstep

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <type_traits>
+
+#include "kernels/bfloat16.h"
 
 namespace lockstep {
 namespace {
@@ -21,12 +20,8 @@ struct Accumulator {
 template <>
 struct Accumulator<bfloat16> {
   using Type = float;
-  static float load(bfloat16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
-  static bfloat16 store(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if (std::isnan(value)) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
-    return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};  // to nearest, ties to even
-  }
+  static float load(bfloat16 value) { return float_of(value); }
+  static bfloat16 store(float value) { return bfloat16_of(value); }
 };
 
 // Integers wrap: signed overflow would be undefined.

@@ -12,20 +12,20 @@ namespace lockstep {
 
 Tensor uniform(const Shape& shape, double low, double high) {
   Context& current = context();
-  Tensor values = Tensor::empty(shape, current.dtype());
+  Tensor values = Tensor::empty(shape, current.master_dtype());
   LOCKSTEP_DISPATCH(fill_uniform, current.exec(), values, low, high, current.random.seed, current.next_random_stream());
   return values;
 }
 
 Tensor normal(const Shape& shape, double mean, double std) {
   Context& current = context();
-  Tensor values = Tensor::empty(shape, current.dtype());
+  Tensor values = Tensor::empty(shape, current.master_dtype());
   LOCKSTEP_DISPATCH(fill_normal, current.exec(), values, mean, std, current.random.seed, current.next_random_stream());
   return values;
 }
 
 Tensor constant(const Shape& shape, double value) {
-  Tensor values = Tensor::empty(shape, context().dtype());
+  Tensor values = Tensor::empty(shape, context().master_dtype());
   LOCKSTEP_DISPATCH(fill, context().exec(), values, value);
   return values;
 }

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// New tensors of the context's element type.
+// New tensors of the context's master_dtype().
 Tensor uniform(const Shape& shape, double low, double high);
 Tensor normal(const Shape& shape, double mean, double std);
 Tensor constant(const Shape& shape, double value);

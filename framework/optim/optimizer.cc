@@ -52,7 +52,7 @@ class AdamW final : public Optimizer {
 
 }  // namespace
 
-Optimizer::Optimizer(const ParameterArena& arena) : arena_(arena), device_scalars_(arena.values().device()) {}
+Optimizer::Optimizer(const ParameterArena& arena) : arena_(arena), device_scalars_(arena.masters().device()) {}
 
 void Optimizer::begin_step(double learning_rate) {
   ++scalars_.step;
@@ -65,11 +65,13 @@ void Optimizer::update(Range range, const double* grad_scale) {
          "optimizer: expected a range that starts on a multiple of {}, got {}", ParameterArena::kChunk, range.offset);
   const std::int64_t chunk = range.offset / ParameterArena::kChunk;
   const std::int64_t chunks = (range.count + ParameterArena::kChunk - 1) / ParameterArena::kChunk;
-  update_range({.param = slice(arena_.values(), range),
+  const bool copies = arena_.values().dtype() != arena_.masters().dtype();
+  update_range({.param = slice(arena_.masters(), range),
                 .grad = slice(arena_.grads(), range),
                 .decay = slice(arena_.decay(), {chunk, chunks}),
                 .grad_scale = grad_scale,
-                .scalars = device_scalars_.get()},
+                .scalars = device_scalars_.get(),
+                .compute_copy = copies ? slice(arena_.values(), range).view() : View{}},
                range);
 }
 
@@ -80,7 +82,7 @@ void Optimizer::step(double learning_rate) {
 
 void Optimizer::add_state(std::string name) {
   const MemoryScope purpose(MemoryPurpose::optimizer);
-  state_.push_back({std::move(name), Tensor::zeros(arena_.values().shape(), arena_.values().dtype())});
+  state_.push_back({std::move(name), Tensor::zeros(arena_.masters().shape(), arena_.masters().dtype())});
 }
 
 View Optimizer::state_view(std::size_t i, Range range) const { return slice(state_[i].values, range); }

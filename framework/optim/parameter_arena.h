@@ -1,10 +1,12 @@
-// All parameters of a model in one flat buffer, their gradients in a second of the same layout.
+// All parameters of a model in one flat buffer, their gradients in a second of the same layout, and in bf16 training
+// the copies that forward reads in a third.
 //
-// Gradients are written straight into the second buffer, so that a bucket of them is reduced without being copied
-// together first, and one optimizer kernel updates any range.
+// Gradients are written straight into their buffer, so that a bucket of them is reduced without being copied together
+// first, and one optimizer kernel updates any range.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,7 +36,7 @@ struct Bucket {
   std::size_t end_slot = 0;
 };
 
-// A bucket is closed as soon as it holds this much. The first is smaller, so that communication starts early.
+// A bucket is closed as soon as its gradients take this much. The first is smaller, so that communication starts early.
 struct BucketCaps {
   double first_mib = 1.0;
   double cap_mib = 25.0;
@@ -48,16 +50,21 @@ class ParameterArena {
   // Each bucket starts on a multiple of this, whatever the number of ranks, so that it can be cut into even shards.
   static constexpr std::int64_t kBucketAlignment = 65536;
 
-  // Moves the values of the parameters, each listed once, into the arena in the given order; they must have one dtype.
-  // From then on Parameter::value and Parameter::grad() are slices of the arena. The parameters must outlive it.
-  explicit ParameterArena(std::span<Parameter* const> order, const BucketCaps& caps = {});
+  // Moves the parameters, each listed once, into the arena in the given order; all masters must have one dtype, and so
+  // must all values. From then on Parameter::value, Parameter::master and Parameter::grad() are slices of the arena.
+  // The parameters must outlive it. grad_dtype: that of the masters, which is the default, or bf16 beside masters of
+  // f32.
+  explicit ParameterArena(std::span<Parameter* const> order, const BucketCaps& caps = {},
+                          std::optional<DType> grad_dtype = std::nullopt);
 
   std::span<const ArenaSlot> slots() const { return slots_; }
   std::span<const Bucket> buckets() const { return buckets_; }
   // Everything in use: from 0 to the end of the last bucket.
   Range whole() const { return {0, buckets_.back().range.offset + buckets_.back().range.count}; }
 
-  // Flat tensors of whole().count elements. The padding of both is zero and stays so.
+  // Flat tensors of whole().count elements. The padding of all is zero and stays so. Where forward reads the masters
+  // themselves, values() is the same tensor.
+  const Tensor& masters() const { return masters_; }
   const Tensor& values() const { return values_; }
   const Tensor& grads() const { return grads_; }
   // u8, one for each chunk: 1 where the chunk is decayed.
@@ -65,11 +72,13 @@ class ParameterArena {
 
   // Starts a step: the next gradient write of each parameter overwrites what the last step left.
   void begin_step();
+  // Parameter::refresh_value() of all of them at once.
+  void refresh_values() const;
 
  private:
   std::vector<ArenaSlot> slots_;
   std::vector<Bucket> buckets_;
-  Tensor values_, grads_, decay_;
+  Tensor masters_, values_, grads_, decay_;
 };
 
 }  // namespace lockstep

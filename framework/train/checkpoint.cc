@@ -326,7 +326,7 @@ void prune(const fs::path& directory, int keep) try {
 
 std::vector<NamedTensor> model_tensors(Module& model) {
   std::vector<NamedTensor> tensors;
-  for (const Parameter* parameter : model.parameters()) tensors.push_back({parameter->name, parameter->value});
+  for (const Parameter* parameter : model.parameters()) tensors.push_back({parameter->name, parameter->master});
   for (const NamedBuffer& buffer : model.buffers()) tensors.push_back({buffer.name, buffer.value});
   return tensors;
 }

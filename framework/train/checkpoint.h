@@ -39,7 +39,7 @@ struct CheckpointInfo {
   bool operator==(const CheckpointInfo&) const = default;
 };
 
-// Parameters and buffers under their names. Taken anew after the parameters moved into an arena.
+// Master parameters and buffers under their names. Taken anew after the parameters moved into an arena.
 std::vector<NamedTensor> model_tensors(Module& model);
 
 // The optimizer's state parameter by parameter ("optimizer/momentum/fc1.weight"): the arena's layout depends on bucket
@@ -62,7 +62,8 @@ CheckpointInfo read_checkpoint_info(const std::filesystem::path& checkpoint);
 // Tensors that the checkpoint has and the caller did not ask for: an optimizer's state where a model is only evaluated.
 enum class Surplus : std::uint8_t { refuse, ignore };
 
-// Copies the checkpoint's elements into the tensors given, whose addresses stay the same.
+// Copies the checkpoint's elements into the tensors given, whose addresses stay the same; a value that is a copy of its
+// master is then to be refreshed, as restore() does.
 // Throws std::invalid_argument that names the first tensor that is missing, surplus or of another shape or dtype,
 // before anything is copied, and the tensor and offset where the file is truncated or damaged: then some are copied.
 CheckpointInfo load_checkpoint(const std::filesystem::path& checkpoint, std::span<const NamedTensor> tensors,

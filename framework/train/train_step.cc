@@ -42,6 +42,8 @@ TrainStep::TrainStep(Module& model, LossFunction loss, const OptimizerConfig& op
       pool_(device_allocator(context().device()).make_pool()),
       wants_graph_(options.graph && on_gpu()) {
   expect(options.accumulate >= 1, "train step: expected at least 1 micro-step, got {}", options.accumulate);
+  expect(options.grad_dtype != DType::bf16 || on_gpu(),
+         "train step: expected a GPU for gradients of bf16, got a CPU");
   if constexpr (kernels::kHasCuda) {
     if (on_gpu()) {
       beside_ = Stream::create(StreamPriority::lowest);
@@ -70,12 +72,14 @@ void TrainStep::prepare(const DeviceBatch& batch) {
   };
   plan_together(group_, first_forward);
   if (order.empty()) first_forward();
-  arena_.emplace(make_replicas(model_, order, group_, options_.caps));
+  const bool accumulates = options_.accumulate > 1;
+  arena_.emplace(make_replicas(model_, order, group_, options_.caps, accumulates ? std::nullopt : options_.grad_dtype));
   if (options_.clip_norm > 0 || options_.grad_norm) gradient_norm_.emplace(*arena_, options_.clip_norm);
   optimizer_ = make_optimizer(optimizer_config_, *arena_);
   loss_ = Tensor::zeros({}, statistics_dtype(context().dtype()));
 
   BucketerOptions buckets = options_.buckets;
+  if (accumulates && options_.grad_dtype) buckets.wire_dtype = options_.grad_dtype;
   if (on_gpu() && arena_->grads().view().bytes() >= kLeastBytesBeside) {
     buckets_beside_ = arena_->buckets().size() - 1;  // after the last there is no backward to hide it
     buckets.on_launch = [this](std::size_t bucket) { finish_bucket_beside(bucket); };

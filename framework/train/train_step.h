@@ -37,6 +37,9 @@ struct TrainStepOptions {
   bool graph = true;       // GPU: replay the step as a CUDA graph; off, the same is enqueued anew in each step
   BucketerOptions buckets;
   BucketCaps caps;
+  // bf16, on GPUs only: gradients are kept and reduced in bf16; with accumulation they are added up as always and only
+  // travel in bf16. Unset: as the master parameters.
+  std::optional<DType> grad_dtype;
 };
 
 class TrainStep {

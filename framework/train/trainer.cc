@@ -46,7 +46,10 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
   step_ = std::make_unique<TrainStep>(model, loss, options_.optimizer, group, options_.step);
   use_plan_record(read_text(options_.resume_dir / kPlanFile));
   step_->prepare(zero_batch(options_.split.batch_per_rank, train));
-  if (!options_.resume_dir.empty()) step_->optimizer().set_steps(restore(options_.resume_dir, state(), group));
+  if (!options_.resume_dir.empty()) {
+    const auto moments = optimizer_tensors(step_->arena(), step_->optimizer());
+    step_->optimizer().set_steps(restore(options_.resume_dir, model, moments, group));
+  }
 
   auto sampler =
       std::make_unique<TrainSampler>(train.size(), options_.split, group.rank(),

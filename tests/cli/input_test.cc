@@ -68,7 +68,11 @@ TEST(WrongInput, ADeviceThatIsNotThere) {
   expect_refused(run_command("train lenet --device cuda"), {"--device cuda", "--device cpu"});
   expect_refused(run_command("train lenet --device gpu"), {"gpu", "auto, cpu, cuda"});
   expect_refused(run_command("train lenet --precision tf32"), {"--precision tf32", "GPU"});
-  expect_refused(run_command("train lenet --precision f16"), {"f16", "f32, tf32"});
+  expect_refused(run_command("train lenet --precision bf16"), {"--precision bf16", "GPU"});
+  expect_refused(run_command("eval lenet --checkpoint none --precision bf16"), {"--precision bf16", "GPU"});
+  expect_refused(run_command("train lenet --precision f16"), {"f16", "f32, tf32, bf16"});
+  expect_refused(run_command("train lenet --grad-dtype bf16"), {"--grad-dtype bf16", "GPU"});
+  expect_refused(run_command("train lenet --grad-dtype f16"), {"f16", "f32, bf16"});
 }
 
 TEST(WrongInput, DataThatIsMissingOrBroken) {

@@ -12,6 +12,7 @@
 #include "framework/nn/init.h"
 #include "framework/optim/parameter_arena.h"
 #include "tests/support/seed.h"
+#include "tests/support/worlds.h"
 
 namespace lockstep {
 namespace {
@@ -108,6 +109,38 @@ TEST(Bucketer, AParameterWrittenInAnEarlierMicroStepIsNotUnused) {
   bucketer.ready(*model.order[1]);
   bucketer.finish();
   EXPECT_EQ(group.launched.size(), 1u);
+}
+
+// Every gradient of rank r is r + 1 + 2^-9, which bf16 rounds to r + 1.
+TEST(Bucketer, GradientsTravelInBf16AndComeBack) {
+  for (const Overlap overlap : {Overlap::on, Overlap::off, Overlap::naive}) {
+    run_local_world(3, [overlap](ProcessGroup& group) {
+      Model model(4);
+      const ParameterArena arena(model.order, Model::kTwoEach);
+      Bucketer bucketer(arena, group, {.overlap = overlap, .wire_dtype = DType::bf16});
+      for (int step = 0; step < 2; ++step) {
+        const std::vector<float> mine(1024, static_cast<float>(group.rank() + 1) + 0x1p-9F);
+        for (const Parameter* parameter : model.order) {
+          parameter->grad().copy_from_host({mine.data(), DType::f32, {1024}});
+        }
+        bucketer.begin(model.order);
+        for (Parameter* parameter : model.order) bucketer.ready(*parameter);
+        bucketer.finish();
+        for (const Parameter* parameter : model.order) {
+          EXPECT_EQ(parameter->grad().to_host<float>(), std::vector<float>(1024, 1 + 2 + 3));
+        }
+      }
+    });
+  }
+}
+
+TEST(Bucketer, RefusesAWireOfOtherTypes) {
+  Model model(1);
+  RecordingGroup group;
+  const ParameterArena arena(model.order);
+  EXPECT_THROW(Bucketer(arena, group, {.wire_dtype = DType::f64}), std::invalid_argument);
+  const ParameterArena narrow(model.order, {}, DType::bf16);
+  EXPECT_THROW(Bucketer(narrow, group, {.wire_dtype = DType::f32}), std::invalid_argument);
 }
 
 TEST(Bucketer, RefusesAParameterThatIsNotInTheArena) {

@@ -183,6 +183,22 @@ TEST(DataParallel, ClippingIsOfTheAveragedGradient) {
   }
 }
 
+// Gradients that travel in bf16 are off by at most 2^-9 each, and so is what they moved the parameters by.
+TEST(DataParallel, ABf16WireStaysNearAndKeepsRanksEqual) {
+  const std::uint64_t seed = test_seed();
+  const Data data = make_data(seed);
+  TrainingSetup setup{.dtype = DType::f32, .ranks = 3, .accumulate = 2};
+  const Parameters reference = train(setup, data, seed)[0];
+  setup.options.buckets.wire_dtype = DType::bf16;
+  const auto parameters = train(setup, data, seed);
+  EXPECT_EQ(parameters[1], parameters[0]);
+  EXPECT_EQ(parameters[2], parameters[0]);
+  for (const auto& [name, values] : parameters[0]) {
+    EXPECT_LE(relative_difference(values, reference.at(name)), 0x1p-9) << name;
+    EXPECT_GT(relative_difference(values, reference.at(name)), 1e-6) << name << ": nothing was rounded";
+  }
+}
+
 // loss = mean over the global batch of weight * x: its gradient is the mean of x, and no sum or second mean of it.
 TEST(DataParallel, GradientIsTheMeanOverTheGlobalBatch) {
   run_local_world(3, [](ProcessGroup& group) {
@@ -229,6 +245,14 @@ TEST(DataParallel, ModelsThatDifferAreRefusedBeforeTheFirstStep) {
                                        : "rank 2 differs";
       EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
     }
+  });
+}
+
+TEST(DataParallel, GradientsOfDifferentTypesAreRefused) {
+  run_local_world(2, [](ProcessGroup& group) {
+    Linear model(2, 2);
+    const std::optional<DType> grad_dtype = group.rank() == 1 ? std::optional(DType::bf16) : std::nullopt;
+    EXPECT_THROW(make_replicas(model, {}, group, {}, grad_dtype), std::invalid_argument);
   });
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "framework/core/context.h"
@@ -59,6 +61,44 @@ TYPED_TEST(Elementwise, AccumulateOverwritesOrAdds) {
   EXPECT_EQ(target.to_host<TypeParam>(), (std::vector<TypeParam>{1, 2, 3}));
   cpu::accumulate(this->exec_, source, {target, true});
   EXPECT_EQ(target.to_host<TypeParam>(), (std::vector<TypeParam>{2, 4, 6}));
+}
+
+// Every bf16 pattern there and back, and what lies between neighbours: all values of the upper half word, and lower
+// halves around the middle.
+TEST(Bf16, AccumulateConvertsToNearestEven) {
+  std::vector<float> values;
+  std::vector<std::uint16_t> expected;
+  for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
+    for (const std::uint32_t lower : {0x0u, 0x1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const auto value = std::bit_cast<float>(upper << 16 | lower);
+      values.push_back(value);
+      const bool up = lower > 0x8000 || (lower == 0x8000 && upper % 2 == 1);
+      expected.push_back(static_cast<std::uint16_t>(std::isnan(value) ? upper | 0x40 : upper + (up ? 1 : 0)));
+    }
+  }
+  const auto size = static_cast<std::int64_t>(values.size());
+  const Tensor narrow = Tensor::empty({size}, DType::bf16), wide = Tensor::empty({size}, DType::f32);
+  const ExecContext& exec = context().exec();
+  cpu::accumulate(exec, Tensor::from_host<float>(values, {size}), {narrow, false});
+  cpu::accumulate(exec, narrow, {wide, false});
+  const auto rounded = narrow.to_host<bfloat16>();
+  const auto widened = wide.to_host<float>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(rounded[i].bits, expected[i]) << values[i];
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(widened[i]), std::uint32_t{expected[i]} << 16) << values[i];
+  }
+}
+
+TEST(Bf16, AccumulateAddsInF32AndRoundsOnce) {
+  const std::vector<bfloat16> one = {{0x3f80}};
+  const Tensor narrow = Tensor::from_host<bfloat16>(one, {1});
+  const ExecContext& exec = context().exec();
+  // 1 + 2^-8 + 2^-20 is above the middle between 1 and its successor 1 + 2^-7.
+  cpu::accumulate(exec, Tensor::from_host<float>(std::vector{0x1p-8F + 0x1p-20F}, {1}), {narrow, true});
+  EXPECT_EQ(narrow.to_host<bfloat16>()[0].bits, 0x3f81);
+  const Tensor wide = Tensor::from_host<float>(std::vector{0x1p-20F}, {1});
+  cpu::accumulate(exec, narrow, {wide, true});
+  EXPECT_EQ(wide.to_host<float>()[0], 1 + 0x1p-7F + 0x1p-20F);
 }
 
 }  // namespace

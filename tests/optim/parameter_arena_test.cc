@@ -28,6 +28,16 @@ class ArenaTest : public ::testing::Test {
     }
   }
 
+  // As in a context of bf16, which only a GPU has: forward reads copies.
+  void read_as_bf16() {
+    for (Parameter* parameter : order_) {
+      Tensor copy = Tensor::empty(parameter->master.shape(), DType::bf16);
+      copy.set_variable(parameter->value.variable());
+      parameter->value = copy;
+      parameter->refresh_value();
+    }
+  }
+
   std::vector<std::unique_ptr<Parameter>> owned_;
   std::vector<Parameter*> order_;
 };
@@ -53,6 +63,44 @@ TEST_F(ArenaTest, ParametersAreSlicesOfIt) {
   EXPECT_EQ(arena.slots()[1].range.count, 10);
   EXPECT_EQ(order_[1]->value.view().as<float>(), arena.values().view().as<float>() + 2048);
   EXPECT_EQ(order_[1]->grad().view().as<float>(), arena.grads().view().as<float>() + 2048);
+}
+
+TEST_F(ArenaTest, MasterAndValueAreOneUnlessForwardReadsBf16) {
+  make({{1500}, {10}});
+  const ParameterArena arena(order_);
+  EXPECT_EQ(arena.values().view().data, arena.masters().view().data);
+  EXPECT_EQ(order_[1]->value.view().data, order_[1]->master.view().data);
+  EXPECT_EQ(order_[1]->master.variable(), nullptr);
+}
+
+TEST_F(ArenaTest, Bf16ValuesAndGradientsAreSlicesOfTheirOwn) {
+  make({{30, 50}, {10}, {}});
+  read_as_bf16();
+  const ParameterArena arena(order_, {}, DType::bf16);
+  EXPECT_EQ(arena.masters().dtype(), DType::f32);
+  EXPECT_EQ(arena.values().dtype(), DType::bf16);
+  EXPECT_EQ(arena.grads().dtype(), DType::bf16);
+  const Parameter& second = *order_[1];
+  EXPECT_EQ(second.master.view().as<float>(), arena.masters().view().as<float>() + 2048);
+  EXPECT_EQ(second.value.view().as<bfloat16>(), arena.values().view().as<bfloat16>() + 2048);
+  EXPECT_EQ(second.grad().view().as<bfloat16>(), arena.grads().view().as<bfloat16>() + 2048);
+  EXPECT_EQ(order_[0]->value.shape(), (Shape{30, 50}));
+  EXPECT_EQ(order_[0]->value.variable()->parameter, order_[0]);
+  // Half way between two values of bf16: 256 and 258, 258 and 260. Those with an even last digit are 256 and 260.
+  order_[0]->master.copy_from_host({std::vector<float>(1500, 257.0F).data(), DType::f32, {1500}});
+  second.master.copy_from_host({std::vector<float>(10, 259.0F).data(), DType::f32, {10}});
+  arena.refresh_values();
+  const std::vector<bfloat16> values = arena.values().to_host<bfloat16>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i].bits, i < 1500 ? 0x4380 : 2048 <= i && i < 2058 ? 0x4382 : i == 3072 ? 0x4040 : 0) << i;
+  }
+}
+
+TEST_F(ArenaTest, CapsCountTheBytesOfTheGradients) {
+  make({{1024}, {1024}, {1024}, {1024}});
+  const BucketCaps caps = {.first_mib = 4.0 / 1024, .cap_mib = 4.0 / 1024};
+  EXPECT_EQ(ParameterArena(order_, caps).buckets().size(), 4U);
+  EXPECT_EQ(ParameterArena(order_, caps, DType::bf16).buckets().size(), 2U);
 }
 
 TEST_F(ArenaTest, PaddingIsZero) {
@@ -118,6 +166,13 @@ TEST_F(ArenaTest, RefusesNoParametersMixedTypesAndNoCap) {
   EXPECT_THROW(ParameterArena{order_}, std::invalid_argument);
   make({{10}});
   EXPECT_THROW(ParameterArena(order_, {.first_mib = 0.0}), std::invalid_argument);
+  EXPECT_THROW(ParameterArena(order_, {}, DType::f64), std::invalid_argument);
+  EXPECT_THROW(ParameterArena(order_, {}, DType::i32), std::invalid_argument);
+  make({{10}});
+  read_as_bf16();
+  order_[0]->value = order_[0]->master;
+  EXPECT_THROW(ParameterArena{order_}, std::invalid_argument);
+  order_.resize(1);
   Parameter other("other", Tensor::zeros({4}, DType::f64), true);
   order_.push_back(&other);
   EXPECT_THROW(ParameterArena{order_}, std::invalid_argument);
