@@ -18,7 +18,9 @@ Bucketer::Bucketer(const ParameterArena& arena, ProcessGroup& group, const Bucke
            "bucketer: expected gradients of f32 to travel as bf16, got {} as {}", dtype_name(arena.grads().dtype()),
            dtype_name(*options.wire_dtype));
     const MemoryScope purpose(MemoryPurpose::communication);
-    wire_ = Tensor::zeros(arena.grads().shape(), *options.wire_dtype);
+    wire_ = Tensor::empty(arena.grads().shape(), *options.wire_dtype);
+    // Here, so that a GPU loads this kernel before any bucket is under way.
+    LOCKSTEP_DISPATCH(accumulate, context().exec(), arena.grads(), GradView{wire_});
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = arena_.buckets()[i];
