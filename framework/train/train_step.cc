@@ -42,8 +42,7 @@ TrainStep::TrainStep(Module& model, LossFunction loss, const OptimizerConfig& op
       pool_(device_allocator(context().device()).make_pool()),
       wants_graph_(options.graph && on_gpu()) {
   expect(options.accumulate >= 1, "train step: expected at least 1 micro-step, got {}", options.accumulate);
-  expect(options.grad_dtype != DType::bf16 || on_gpu(),
-         "train step: expected a GPU for gradients of bf16, got a CPU");
+  expect(options.grad_dtype != DType::bf16 || on_gpu(), "train step: expected a GPU for gradients of bf16, got a CPU");
   if constexpr (kernels::kHasCuda) {
     if (on_gpu()) {
       beside_ = Stream::create(StreamPriority::lowest);
