@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/activation.h"
 #include "kernels/exec_context.h"
 #include "kernels/tensor_view.h"
 
@@ -15,13 +16,14 @@ struct Conv2dParams {
 
 // x, weight, bias and y have one type: f32 or f64, on a GPU f32 or bf16.
 
-// y[n, i, j, o] = bias[o] + sum over (p, q, c) of x[n, i stride + p - padding, j stride + q - padding, c] weight[o, p,
-// q, c]. x (N, H, W, C), weight (O, KH, KW, C), bias (O) or null data, y (N, OH, OW, O), OH = (H + 2 padding - KH) /
-// stride + 1.
+// y[n, i, j, o] = activation(bias[o] + sum over (p, q, c) of x[n, i stride + p - padding, j stride + q - padding, c]
+// weight[o, p, q, c]). x (N, H, W, C), weight (O, KH, KW, C), bias (O) or null data, y (N, OH, OW, O), OH = (H + 2
+// padding - KH) / stride + 1.
 using Conv2dForward = void(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
-                           const Conv2dParams& params, View y);
+                           const Conv2dParams& params, Activation activation, View y);
 
-// Gradients of x, weight and bias from dy (N, OH, OW, O). Null targets are skipped.
+// Gradients of x, weight and bias from dy (N, OH, OW, O), the gradient of the sums, before the activation. Null targets
+// are skipped; dx may be one to rectify.
 using Conv2dBackward = void(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight,
                             const Conv2dParams& params, GradView dx, GradView dweight, GradView dbias);
 

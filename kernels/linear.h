@@ -1,6 +1,7 @@
 // Fully connected layer.
 #pragma once
 
+#include "kernels/activation.h"
 #include "kernels/exec_context.h"
 #include "kernels/tensor_view.h"
 
@@ -8,10 +9,12 @@ namespace lockstep::kernels {
 
 // x, weight, bias and y have one type: f32 or f64, on a GPU f32 or bf16.
 
-// y = x weight^T + bias. x (N, C), weight (O, C), bias (O) or null data, y (N, O).
-using LinearForward = void(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, View y);
+// y = activation(x weight^T + bias). x (N, C), weight (O, C), bias (O) or null data, y (N, O).
+using LinearForward = void(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
+                           Activation activation, View y);
 
-// dx (+)= dy weight, dweight (+)= dy^T x, dbias (+)= column sums of dy. dy (N, O). Null targets are skipped.
+// dx (+)= dy weight, dweight (+)= dy^T x, dbias (+)= column sums of dy. dy (N, O): the gradient of the sums, before the
+// activation. Null targets are skipped; dx may be one to rectify.
 using LinearBackward = void(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
                             GradView dweight, GradView dbias);
 

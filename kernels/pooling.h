@@ -17,9 +17,21 @@ struct Pool2dParams {
 // y = the largest of each window; padding never wins. x (N, H, W, C), y (N, OH, OW, C) with
 // OH = (H + 2 padding - kernel) / stride + 1. Of equals the first in row order counts; a NaN is the largest of all.
 using MaxPool2dForward = void(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y);
-// dx (+)= dy at the place of each window's largest element, found again in x.
+// dx (+)= dy at the place of each window's largest element, found again in x. dx may be one to rectify.
 using MaxPool2dBackward = void(const ExecContext& exec, ConstView dy, ConstView x, const Pool2dParams& params,
                                GradView dx);
+
+// y = the largest of each window of max(x + bias, 0); windows of `window`^2 elements lie side by side, and rows and
+// columns that fill none are left out. x (N, H, W, C), bias (C) or null data, y (N, H / window, W / window, C).
+// winners (u8, of the shape of y; null: not wanted): the number of the largest element within its window, in row order,
+// or kNoWinner where it is not positive, so that no gradient passes.
+inline constexpr std::uint8_t kNoWinner = 255;
+inline constexpr std::int64_t kMostReluPoolWindow = 15;
+using ReluMaxPool2dForward = void(const ExecContext& exec, ConstView x, ConstView bias, std::int64_t window, View y,
+                                  View winners);
+// dx = dy at the places of the winners and 0 elsewhere; dbias (+)= the sums of dx over all but the channels, unless null.
+using ReluMaxPool2dBackward = void(const ExecContext& exec, ConstView dy, ConstView winners, std::int64_t window,
+                                   View dx, GradView dbias);
 
 // y = the mean of each window of kernel^2 elements, padding counted as zeros (torch's count_include_pad).
 using AvgPool2dForward = void(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y);
@@ -28,12 +40,16 @@ using AvgPool2dBackward = void(const ExecContext& exec, ConstView dy, const Pool
 namespace cpu {
 MaxPool2dForward max_pool2d_forward;
 MaxPool2dBackward max_pool2d_backward;
+ReluMaxPool2dForward relu_max_pool2d_forward;
+ReluMaxPool2dBackward relu_max_pool2d_backward;
 AvgPool2dForward avg_pool2d_forward;
 AvgPool2dBackward avg_pool2d_backward;
 }  // namespace cpu
 namespace cuda {
 MaxPool2dForward max_pool2d_forward;
 MaxPool2dBackward max_pool2d_backward;
+ReluMaxPool2dForward relu_max_pool2d_forward;
+ReluMaxPool2dBackward relu_max_pool2d_backward;
 AvgPool2dForward avg_pool2d_forward;
 AvgPool2dBackward avg_pool2d_backward;
 }  // namespace cuda

@@ -1,8 +1,6 @@
 #include "models/lenet.h"
 
 #include "framework/core/error.h"
-#include "framework/ops/activation.h"
-#include "framework/ops/pooling.h"
 
 namespace lockstep {
 
@@ -26,11 +24,11 @@ LeNet::LeNet(const LeNetConfig& config)
 Tensor LeNet::forward(const Tensor& images) const {
   expect(images.shape().rank() == 4 && images.dim(1) == 28 && images.dim(2) == 28,
          "lenet: expected images (N, 28, 28, C), got {}", images.shape());
-  Tensor h = max_pool2d(relu(conv1_.forward(images)), {.kernel = 2, .stride = 2});  // (N, 14, 14, 6)
-  h = max_pool2d(relu(conv2_.forward(h)), {.kernel = 2, .stride = 2});              // (N, 5, 5, 16)
+  Tensor h = conv1_.forward_relu_max_pool2d(images, 2);  // (N, 14, 14, 6)
+  h = conv2_.forward_relu_max_pool2d(h, 2);              // (N, 5, 5, 16)
   h = h.reshape({images.dim(0), 5 * 5 * 16});
-  h = dropout1_.forward(relu(fc1_.forward(h)));
-  h = dropout2_.forward(relu(fc2_.forward(h)));
+  h = dropout1_.forward(fc1_.forward(h, Activation::relu));
+  h = dropout2_.forward(fc2_.forward(h, Activation::relu));
   return fc3_.forward(h);
 }
 

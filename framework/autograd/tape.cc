@@ -33,6 +33,14 @@ class StopRecording {
 
 GradView Backward::target(int input, const Shape& shape, DType dtype) {
   const auto& variable = inputs_[static_cast<std::size_t>(input)];
+  if (variable != nullptr) variable->grad_rectified = false;
+  GradView target = rectified_target(input, shape, dtype);
+  target.rectify = false;
+  return target;
+}
+
+GradView Backward::rectified_target(int input, const Shape& shape, DType dtype) {
+  const auto& variable = inputs_[static_cast<std::size_t>(input)];
   if (variable == nullptr) return {};
   Tensor& grad = variable->grad;
   const bool accumulate = std::exchange(variable->written, true);
@@ -46,7 +54,12 @@ GradView Backward::target(int input, const Shape& shape, DType dtype) {
   }
   View view = grad.view();
   view.shape = shape;  // of the caller's choice: a reshaped tensor shares its gradient
-  return {view, accumulate};
+  return {view, accumulate, variable->rectified};
+}
+
+bool Backward::rectified(int output) const {
+  const Variable& variable = *outputs_[static_cast<std::size_t>(output)];
+  return variable.rectified && variable.grad_rectified;
 }
 
 void Backward::pass(int input, Tensor gradient) {
@@ -55,6 +68,7 @@ void Backward::pass(int input, Tensor gradient) {
   if (variable->parameter == nullptr && !variable->written) {
     variable->grad = std::move(gradient);
     variable->written = true;
+    variable->grad_rectified = false;
   } else {
     copy_or_add(gradient, target(input, gradient.shape(), gradient.dtype()));
   }
@@ -143,6 +157,7 @@ void Tape::backward(const Tensor& loss, double seed, GradientSink* sink) {
       Node& node = nodes_[i];
       Backward backward;
       backward.inputs_ = node.inputs;
+      backward.outputs_ = node.outputs;
       for (const auto& output : node.outputs) {
         const Tensor grad = std::exchange(output->grad, {});
         backward.output_grads_.push_back(grad.defined() ? grad.reshape(output->shape) : Tensor{});
@@ -167,6 +182,10 @@ void record(const char* name, std::initializer_list<const Tensor*> inputs, std::
             Tape::BackwardFunction backward) {
   if (!needs_grad(inputs)) return;
   current_tape->append(name, inputs, outputs, std::move(backward));
+}
+
+void mark_rectified(const Tensor& output) {
+  if (output.variable() != nullptr) output.variable()->rectified = true;
 }
 
 void record_consuming(const char* name, const Tensor& input, Tensor* output, Tape::BackwardFunction backward) {

@@ -40,6 +40,11 @@ class Backward {
   // activation's gradient is allocated with the given shape and type, a parameter's keeps its own type. One call per
   // input.
   GradView target(int input, const Shape& shape, DType dtype);
+  // The same for kernels that can rectify the gradient on the way: GradView::rectify is set where the input was made by a
+  // ReLU. Where every reader does so, that ReLU need not pass over the gradient again.
+  GradView rectified_target(int input, const Shape& shape, DType dtype);
+  // Whether the output was made by a ReLU and its gradient is already 0 where the output is.
+  bool rectified(int output = 0) const;
   // Hands over a tensor that is the gradient of an input, without a copy where none is needed. It may be handed to
   // several inputs: whoever adds to it later gets a copy of its own.
   void pass(int input, Tensor gradient);
@@ -47,7 +52,7 @@ class Backward {
  private:
   friend class Tape;
   std::vector<Tensor> output_grads_;
-  std::span<const std::shared_ptr<Variable>> inputs_;
+  std::span<const std::shared_ptr<Variable>> inputs_, outputs_;
 };
 
 class Tape {
@@ -95,6 +100,9 @@ bool needs_grad(std::initializer_list<const Tensor*> inputs);
 // needs_grad(inputs).
 void record(const char* name, std::initializer_list<const Tensor*> inputs, std::initializer_list<Tensor*> outputs,
             Tape::BackwardFunction backward);
+
+// Says that an output, just recorded, was made by a ReLU. Does nothing where the op was not recorded.
+void mark_rectified(const Tensor& output);
 
 // The same for an op of one input whose backward overwrites that input's memory. Throws std::invalid_argument if
 // another node reads the input, now or later.

@@ -17,6 +17,8 @@ struct Variable {
   int owed_writes = 0;             // writes that the running backward pass still owes
   int readers = 0;                 // nodes on the tape that read the activation
   bool consumed = false;           // an op overwrites the tensor's memory in backward: nobody else may read it
+  bool rectified = false;          // made by a ReLU: of its gradient only elements count where it is positive
+  bool grad_rectified = true;      // all writes of the gradient so far left the others 0
   Parameter* parameter = nullptr;  // set for parameters, null for activations
 };
 

@@ -20,7 +20,9 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, bool bias)
   if (bias) bias_ = register_parameter("bias", fan_in_uniform({out_features}, in_features), false);
 }
 
-Tensor Linear::forward(const Tensor& x) const { return linear(x, weight_->value, value_or_none(bias_)); }
+Tensor Linear::forward(const Tensor& x, Activation activation) const {
+  return linear(x, weight_->value, value_or_none(bias_), activation);
+}
 
 Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dOptions& options) : options_(options) {
   const std::int64_t fan_in = options.kernel * options.kernel * in_channels;
@@ -29,8 +31,14 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2d
   if (options.bias) bias_ = register_parameter("bias", fan_in_uniform({out_channels}, fan_in), false);
 }
 
-Tensor Conv2d::forward(const Tensor& x) const {
-  return conv2d(x, weight_->value, value_or_none(bias_), {.stride = options_.stride, .padding = options_.padding});
+Tensor Conv2d::forward(const Tensor& x, Activation activation) const {
+  return conv2d(x, weight_->value, value_or_none(bias_), {.stride = options_.stride, .padding = options_.padding},
+                activation);
+}
+
+Tensor Conv2d::forward_relu_max_pool2d(const Tensor& x, std::int64_t window) const {
+  return conv2d_relu_max_pool2d(x, weight_->value, value_or_none(bias_),
+                                {.stride = options_.stride, .padding = options_.padding}, window);
 }
 
 Dropout::Dropout(double p) : p_(p), stream_(context().next_random_stream()) {}

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "framework/nn/module.h"
+#include "framework/ops/activation.h"
 
 namespace lockstep {
 
@@ -11,7 +12,7 @@ namespace lockstep {
 class Linear : public Module {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, bool bias = true);
-  Tensor forward(const Tensor& x) const;
+  Tensor forward(const Tensor& x, Activation activation = Activation::none) const;
 
  private:
   std::shared_ptr<Parameter> weight_, bias_;
@@ -28,7 +29,9 @@ struct Conv2dOptions {
 class Conv2d : public Module {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dOptions& options);
-  Tensor forward(const Tensor& x) const;
+  Tensor forward(const Tensor& x, Activation activation = Activation::none) const;
+  // -> (N, OH / window, OW / window, O), by conv2d_relu_max_pool2d.
+  Tensor forward_relu_max_pool2d(const Tensor& x, std::int64_t window) const;
 
  private:
   Conv2dOptions options_;

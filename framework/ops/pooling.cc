@@ -30,7 +30,7 @@ Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
   LOCKSTEP_DISPATCH(max_pool2d_forward, context().exec(), x, params, y);
   record("max_pool2d", {&x}, {&y}, [x = x.detach(), params](Backward& backward) {
     LOCKSTEP_DISPATCH(max_pool2d_backward, context().exec(), backward.dy(), x, params,
-                      backward.target(0, x.shape(), x.dtype()));
+                      backward.rectified_target(0, x.shape(), x.dtype()));
   });
   return y;
 }

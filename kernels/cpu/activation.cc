@@ -4,6 +4,7 @@
 
 #include <numbers>
 
+#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/lanes.h"
 
 namespace lockstep::kernels {
@@ -45,6 +46,15 @@ void cpu::relu_backward(const ExecContext& exec, ConstView dy, ConstView y, Grad
         for (std::int64_t i = begin; i < end; ++i) write<accumulate>(target[i], out[i] <= T(0) ? T(0) : grad[i]);
       });
     });
+  });
+}
+
+void cpu::relu_bias_backward(const ExecContext& exec, ConstView dy, ConstView y, View dx, GradView dbias) {
+  relu_backward(exec, dy, y, {dx, false});
+  if (!dbias) return;
+  with_float_type(dx.dtype, [&]<class T>(T) {
+    const std::int64_t columns = dbias.view.numel();
+    column_sums<T>(exec, dx.as<T>(), columns == 0 ? 0 : dx.numel() / columns, columns, dbias);
   });
 }
 

@@ -256,13 +256,14 @@ void backward_weight(const ExecContext& exec, const Geometry& g, const T* dy, co
 }  // namespace
 
 void cpu::conv2d_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
-                         const Conv2dParams& params, View y) {
+                         const Conv2dParams& params, Activation activation, View y) {
   const Geometry g(x.shape, weight.shape, y.shape, params);
   with_float_type(x.dtype, [&]<class T>(T) {
     with_vector<T>(g.outputs, [&]<class V>(V) {
       forward<V>(exec, g, x.as<T>(), weight.as<T>(), bias.data == nullptr ? nullptr : bias.as<T>(), y.as<T>());
     });
   });
+  if (activation == Activation::relu) relu_forward(exec, y, y);
 }
 
 void cpu::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight,
@@ -275,6 +276,7 @@ void cpu::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, Co
     });
     if (dbias) column_sums<T>(exec, dy.as<T>(), g.images * g.pixels(), g.outputs, dbias);
   });
+  if (dx.rectify) relu_backward(exec, dx.view, x, {dx.view, false});
 }
 
 }  // namespace lockstep::kernels

@@ -4,12 +4,15 @@
 #include "kernels/cpu/gemm.h"
 
 namespace lockstep::kernels {
-void cpu::linear_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, View y) {
+
+void cpu::linear_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, Activation activation,
+                         View y) {
   with_float_type(x.dtype, [&]<class T>(T) {
     const std::int64_t depth = weight.shape[1];
     gemm<T>(exec, y.shape[0], y.shape[1], depth, {x.as<T>(), depth, 1}, {weight.as<T>(), 1, depth},
             bias.data == nullptr ? nullptr : bias.as<T>(), y.as<T>(), false);
   });
+  if (activation == Activation::relu) relu_forward(exec, y, y);
 }
 
 void cpu::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
@@ -28,6 +31,7 @@ void cpu::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, Co
     }
     if (dbias) column_sums<T>(exec, dy.as<T>(), rows, outputs, dbias);
   });
+  if (dx.rectify) relu_backward(exec, dx.view, x, {dx.view, false});
 }
 
 }  // namespace lockstep::kernels

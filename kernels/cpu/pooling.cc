@@ -1,15 +1,17 @@
 #include "kernels/pooling.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/simd.h"
 
 namespace lockstep::kernels {
 namespace {
 
 using cpu::kLanes;
+using cpu::Vector;
 using cpu::load_first;
 using cpu::store_first;
 using std::int64_t;
@@ -100,6 +102,27 @@ auto larger(V a, V b) {
   return (a > b) | (a != a);
 }
 
+template <class V>
+using Integers = decltype(V{} > V{});
+template <class V>
+using Bytes = Vector<std::uint8_t, kLanes<V>>;
+
+// The largest elements of a window, and their numbers within it.
+template <class V>
+struct Winners {
+  V value = V{} - std::numeric_limits<cpu::Element<V>>::infinity();
+  Integers<V> place{};
+
+  Winners(const Window& window, const cpu::Element<V>* x, int64_t live) {
+    window.for_each([this, x, live](int64_t i, int64_t element) {
+      const V v = load_first<V>(x + i, live);
+      const auto take = larger(v, value);
+      value = take ? v : value;
+      place = take ? Integers<V>{} + static_cast<cpu::Element<Integers<V>>>(element) : place;
+    });
+  }
+};
+
 }  // namespace
 
 void cpu::max_pool2d_forward(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y) {
@@ -124,21 +147,55 @@ void cpu::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView x
   with_float_type(x.dtype, [&]<class T>(T) {
     for_images<T>(exec, g, [&, in = x.as<T>(), gradient = dy.as<T>()]<class V>(int64_t begin, int64_t end) {
       scatter<V, T>(g, begin, end, dx, [=](const Window& window, int64_t at, int64_t live) {
-        V largest = V{} - std::numeric_limits<T>::infinity();
-        using Integers = decltype(V{} > V{});
-        using Integer = cpu::Element<Integers>;
-        Integers place{};
-        window.for_each([=, &largest, &place](int64_t i, int64_t element) {
-          const V v = load_first<V>(in + i, live);
-          const auto take = larger(v, largest);
-          largest = take ? v : largest;
-          place = take ? Integers{} + static_cast<Integer>(element) : place;
-        });
-        return [place, d = load_first<V>(gradient + at, live)](int64_t element) {
-          return place == static_cast<Integer>(element) ? d : V{};
+        const Winners<V> winners(window, in, live);
+        V d = load_first<V>(gradient + at, live);
+        if (dx.rectify) d = winners.value <= V{} ? V{} : d;
+        return [place = winners.place, d](int64_t element) {
+          return place == static_cast<cpu::Element<Integers<V>>>(element) ? d : V{};
         };
       });
     });
+  });
+}
+
+void cpu::relu_max_pool2d_forward(const ExecContext& exec, ConstView x, ConstView bias, int64_t window, View y,
+                                  View winners) {
+  const Geometry g(x.shape, y.shape, {.kernel = window, .stride = window});
+  with_float_type(x.dtype, [&]<class T>(T) {
+    const T* const added = bias.data == nullptr ? nullptr : bias.as<T>();
+    std::uint8_t* const places = winners.data == nullptr ? nullptr : winners.as<std::uint8_t>();
+    for_images<T>(exec, g, [&, in = x.as<T>(), out = y.as<T>()]<class V>(int64_t begin, int64_t end) {
+      for_windows<V>(g, begin, end, [=](const Window& elements, int64_t at, int64_t live) {
+        const Winners<V> found(elements, in, live);
+        V v = found.value;
+        if (added != nullptr) v += load_first<V>(added + at % g.channels, live);
+        v = v < V{} ? V{} : v;
+        store_first(out + at, v, live);
+        if (places == nullptr) return;
+        const Integers<V> place = v <= V{} ? Integers<V>{} + kNoWinner : found.place;
+        const auto bytes = __builtin_convertvector(place, Bytes<V>);
+        std::memcpy(places + at, &bytes, static_cast<std::size_t>(live));
+      });
+    });
+  });
+}
+
+void cpu::relu_max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView winners, int64_t window, View dx,
+                                   GradView dbias) {
+  const Geometry g(dx.shape, dy.shape, {.kernel = window, .stride = window});
+  with_float_type(dy.dtype, [&]<class T>(T) {
+    const std::uint8_t* const places = winners.as<std::uint8_t>();
+    for_images<T>(exec, g, [&, gradient = dy.as<T>()]<class V>(int64_t begin, int64_t end) {
+      scatter<V, T>(g, begin, end, {dx, false}, [=](const Window&, int64_t at, int64_t live) {
+        Bytes<V> bytes{};
+        std::memcpy(&bytes, places + at, static_cast<std::size_t>(live));
+        return [place = __builtin_convertvector(bytes, Integers<V>),
+                d = load_first<V>(gradient + at, live)](int64_t element) {
+          return place == static_cast<cpu::Element<Integers<V>>>(element) ? d : V{};
+        };
+      });
+    });
+    if (dbias) column_sums<T>(exec, dx.as<T>(), g.images * g.height * g.width, g.channels, dbias);
   });
 }
 

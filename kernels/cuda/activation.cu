@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "kernels/cuda/bias.h"
 #include "kernels/cuda/map.cuh"
 
 namespace lockstep::kernels {
@@ -66,6 +67,11 @@ void cuda::relu_forward(const ExecContext& exec, ConstView x, View y) { forward<
 
 void cuda::relu_backward(const ExecContext& exec, ConstView dy, ConstView y, GradView dx) {
   backward<ReluGradient>(exec, dy, y, dx);
+}
+
+void cuda::relu_bias_backward(const ExecContext& exec, ConstView dy, ConstView y, View dx, GradView dbias) {
+  relu_backward(exec, dy, y, {dx, false});
+  if (dbias) bias_gradient(exec, dx, dbias);
 }
 
 void cuda::gelu_erf_forward(const ExecContext& exec, ConstView x, View y) { forward<GeluErf>(exec, x, y); }

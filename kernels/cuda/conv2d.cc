@@ -154,10 +154,11 @@ void convolve(const ExecContext& exec, const Pass& pass, const Shape& x, const S
 }  // namespace
 
 void cuda::conv2d_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
-                          const Conv2dParams& params, View y) {
+                          const Conv2dParams& params, Activation activation, View y) {
   if (y.numel() == 0) return;
   convolve(exec, {.kind = ConvPass::forward, .a = x, .b = weight, .bias = bias, .params = params, .out = {y, false}},
            x.shape, weight.shape, y.shape);
+  if (activation == Activation::relu) relu_forward(exec, y, y);
 }
 
 void cuda::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight,
@@ -171,6 +172,7 @@ void cuda::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, C
   if (dx) {
     convolve(exec, {.kind = ConvPass::data_gradient, .a = dy, .b = weight, .bias = {}, .params = params, .out = dx},
              x.shape, weight.shape, dy.shape);
+    if (dx.rectify) relu_backward(exec, dx.view, x, {dx.view, false});
   }
   if (dweight) {
     convolve(exec, {.kind = ConvPass::weight_gradient, .a = dy, .b = x, .bias = {}, .params = params, .out = dweight},

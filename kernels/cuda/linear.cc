@@ -104,21 +104,24 @@ bool fusing_pays(const ExecContext& exec, const ConstView& dy, const ConstView& 
 
 }  // namespace
 
-void cuda::linear_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, View y) {
+void cuda::linear_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, Activation activation,
+                          View y) {
   Matmul product{.rows = y.shape[0],
                  .columns = y.shape[1],
                  .depth = x.shape[1],
                  .a = {.data = x.data, .dtype = x.dtype},
                  .b = {.data = weight.data, .dtype = weight.dtype, .transposed = true},
                  .out = y};
-  if (bias.data != nullptr) {
+  bool biased = bias.data == nullptr;
+  if (!biased) {
     product.epilogue = Epilogue::bias;
     product.bias = const_cast<void*>(bias.data);
-    if (run_product(exec, product)) return;
-    product.epilogue = Epilogue::none;
+    biased = run_product(exec, product);
+    if (!biased) product.epilogue = Epilogue::none;
   }
-  expect_done(run_product(exec, product), product);
-  if (bias.data != nullptr) add_bias(exec, bias, y);
+  if (product.epilogue == Epilogue::none) expect_done(run_product(exec, product), product);
+  if (!biased) add_bias(exec, bias, y);
+  if (activation == Activation::relu) relu_forward(exec, y, y);
 }
 
 void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
@@ -132,6 +135,7 @@ void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, C
                             .out = dx.view,
                             .accumulate = dx.accumulate};
     expect_done(run_product(exec, product), product);
+    if (dx.rectify) relu_backward(exec, dx.view, x, {dx.view, false});
   }
   (fusing_pays(exec, dy, x, dweight, dbias) ? fused_gradients : separate_gradients)(exec, dy, x, dweight, dbias);
 }

@@ -1,5 +1,9 @@
 #include "tests/support/op_cases.h"
 
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
 #include "framework/ops/activation.h"
 #include "framework/ops/conv2d.h"
 #include "framework/ops/dropout.h"
@@ -17,7 +21,8 @@ namespace {
 using Rows = std::vector<OpCase>;
 
 constexpr std::int64_t kSizes[] = {1, 3, 17, 129, 1000};
-constexpr double kGap = 2e-3;  // from kinks
+constexpr double kGap = 2e-3;       // from kinks
+constexpr double kInnerGap = 1e-2;  // from kinks within, which the sums of many arguments come near
 
 // "op_3x17"
 std::string named(const std::string& op, const Shape& shape) {
@@ -28,6 +33,36 @@ std::string named(const std::string& op, const Shape& shape) {
 
 // A tensor that is not a parameter, with the values of x: its gradient is the tape's own.
 Tensor activation(const Tensor& x) { return scale(x, 1.0); }
+
+// Whether no element lies near zero, where ReLU has its kink.
+bool clear_of_zero(const Tensor& x) {
+  const std::vector<double> values = x.to_host<double>();
+  return std::ranges::none_of(values, [](double value) { return std::abs(value) < kInnerGap; });
+}
+
+// Whether the largest two elements of each window differ by more than bf16 rounds, and the largest is clear of zero. x (N,
+// H, W, C); windows lie side by side.
+bool clear_maxima(const Tensor& x, std::int64_t window) {
+  const std::vector<double> values = x.to_host<double>();
+  const std::int64_t width = x.dim(2), channels = x.dim(3);
+  for (std::int64_t line = 0; line < x.dim(0) * x.dim(1); ++line) {
+    const std::int64_t row = line % x.dim(1);
+    if (row % window != 0 || row + window > x.dim(1)) continue;
+    for (std::int64_t column = 0; column + window <= width; column += window) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        double first = -1e9, second = -1e9;
+        for (std::int64_t k = 0; k < window * window; ++k) {
+          const double value = values[static_cast<std::size_t>(
+              ((line + k / window) * width + column + k % window) * channels + c)];
+          second = std::max(second, std::min(value, first));
+          first = std::max(first, value);
+        }
+        if (std::abs(first) < kInnerGap || first - second < std::max(kInnerGap, std::abs(first) / 64)) return false;
+      }
+    }
+  }
+  return true;
+}
 
 void add_elementwise(Rows& rows) {
   for (const std::int64_t n : kSizes) {
@@ -150,6 +185,102 @@ void add_linear(Rows& rows) {
   }
 }
 
+// Ops that end in a ReLU, and those that read one and so may rectify its gradient.
+void add_linear_relu(Rows& rows) {
+  struct Sizes {
+    Shape x;
+    std::int64_t outputs;
+  };
+  for (const auto& [x, outputs] : {Sizes{{1, 1}, 1}, Sizes{{3, 17}, 129}, Sizes{{129, 17}, 3}, Sizes{{17, 3}, 17},
+                                   Sizes{{3, 5, 7}, 17}, Sizes{{16, 64}, 24}, Sizes{{0, 3}, 17}}) {
+    const std::vector<OpInput> inputs = {{x}, {{outputs, x[-1]}}, {{outputs}}};
+    const auto suits = [](auto& a) { return clear_of_zero(linear(a.inputs[0], a.inputs[1], a.inputs[2])); };
+    const auto push = [&](const std::string& name, const std::vector<OpInput>& more,
+                          std::function<Tensor(const OpArguments&)> forward) {
+      std::vector<OpInput> all = inputs;
+      all.insert(all.end(), more.begin(), more.end());
+      rows.push_back({.name = name + named("", x) + "_" + std::to_string(outputs),
+                      .inputs = all,
+                      .indices = {},
+                      .forward = std::move(forward),
+                      .suits = suits});
+    };
+    const auto hidden = [](auto& a) { return linear(a.inputs[0], a.inputs[1], a.inputs[2], Activation::relu); };
+    push("linear_relu", {}, hidden);
+    push("linear_of_linear_relu", {{{5, outputs}}}, [=](auto& a) { return linear(hidden(a), a.inputs[3]); });
+    push("linear_of_dropout_of_linear_relu", {{{5, outputs}}},
+         [=](auto& a) { return linear(dropout(hidden(a), 0.3, 7), a.inputs[3]); });
+    push("linear_of_relu_of_linear", {{{5, outputs}}}, [](auto& a) {
+      return linear(relu(linear(a.inputs[0], a.inputs[1], a.inputs[2])), a.inputs[3]);
+    });
+    // Of two readers of a ReLU's output one does not rectify its gradient.
+    push("residual_of_linear_relu", {{{outputs, outputs}}}, [=](auto& a) {
+      const Tensor h = hidden(a);
+      return add(linear(h, a.inputs[3]), h);
+    });
+    push("two_linears_of_linear_relu", {{{5, outputs}}, {{5, outputs}}}, [=](auto& a) {
+      const Tensor h = hidden(a);
+      return add(linear(h, a.inputs[3]), linear(h, a.inputs[4]));
+    });
+  }
+}
+
+void add_conv2d_relu(Rows& rows) {
+  struct Sizes {
+    Shape x, weight;
+    Conv2dParams params;
+    std::int64_t window;
+  };
+  for (const auto& [x, weight, params, window] :
+       {Sizes{{1, 1, 1, 1}, {1, 1, 1, 1}, {}, 1}, Sizes{{3, 6, 5, 1}, {6, 3, 3, 1}, {.padding = 1}, 2},
+        Sizes{{1, 7, 7, 3}, {8, 5, 5, 3}, {.padding = 2}, 3}, Sizes{{2, 5, 4, 3}, {16, 3, 3, 3}, {.padding = 1}, 2},
+        Sizes{{1, 8, 8, 16}, {8, 3, 3, 16}, {.padding = 1}, 2}, Sizes{{1, 7, 5, 6}, {3, 2, 2, 6}, {.stride = 2}, 2},
+        Sizes{{0, 4, 4, 3}, {5, 3, 3, 3}, {.padding = 1}, 2}}) {
+    const std::string sizes = named(named("", x), weight) + "_window" + std::to_string(window);
+    const std::int64_t outputs = weight[0];
+    const std::vector<OpInput> inputs = {{x}, {weight}, {{outputs}}};
+    const OpInput next = {.shape = {3, 1, 1, outputs}};
+    const auto sums = [p = params](auto& a) { return conv2d(a.inputs[0], a.inputs[1], a.inputs[2], p); };
+    const auto hidden = [p = params](auto& a) {
+      return conv2d(a.inputs[0], a.inputs[1], a.inputs[2], p, Activation::relu);
+    };
+    const auto clear_sums = [=](auto& a) { return clear_of_zero(sums(a)); };
+    rows.push_back(
+        {.name = "conv2d_relu" + sizes, .inputs = inputs, .indices = {}, .forward = hidden, .suits = clear_sums});
+    rows.push_back({.name = "conv2d_of_conv2d_relu" + sizes,
+                    .inputs = {inputs[0], inputs[1], inputs[2], next},
+                    .indices = {},
+                    .forward = [=](auto& a) { return conv2d(hidden(a), a.inputs[3], {}, {}); },
+                    .suits = clear_sums});
+    const auto clear_windows = [=, w = window](auto& a) { return clear_maxima(sums(a), w); };
+    const Pool2dParams pool = {.kernel = window, .stride = window};
+    rows.push_back({.name = "max_pool2d_of_conv2d_relu" + sizes,
+                    .inputs = inputs,
+                    .indices = {},
+                    .forward = [=](auto& a) { return max_pool2d(hidden(a), pool); },
+                    .suits = [=](auto& a) { return clear_sums(a) && clear_windows(a); }});
+    rows.push_back({.name = "conv2d_relu_max_pool2d" + sizes,
+                    .inputs = inputs,
+                    .indices = {},
+                    .forward =
+                        [p = params, w = window](auto& a) {
+                          return conv2d_relu_max_pool2d(a.inputs[0], a.inputs[1], a.inputs[2], p, w);
+                        },
+                    .suits = clear_windows});
+    rows.push_back({.name = "conv2d_of_conv2d_relu_max_pool2d_without_bias" + sizes,
+                    .inputs = {inputs[0], inputs[1], next},
+                    .indices = {},
+                    .forward =
+                        [p = params, w = window](auto& a) {
+                          return conv2d(conv2d_relu_max_pool2d(a.inputs[0], a.inputs[1], {}, p, w), a.inputs[2], {}, {});
+                        },
+                    .suits =
+                        [p = params, w = window](auto& a) {
+                          return clear_maxima(conv2d(a.inputs[0], a.inputs[1], {}, p), w);
+                        }});
+  }
+}
+
 void add_conv2d(Rows& rows) {
   struct Sizes {
     Shape x, weight;
@@ -182,6 +313,7 @@ void add_pooling(Rows& rows) {
   for (const auto& [x, params] :
        {Sizes{{1, 1, 1, 1}, {1, 1, 0}}, Sizes{{3, 6, 4, 6}, {2, 2, 0}}, Sizes{{1, 7, 5, 17}, {2, 2, 0}},
         Sizes{{3, 7, 9, 3}, {3, 2, 1}}, Sizes{{1, 5, 5, 129}, {3, 1, 1}}, Sizes{{3, 8, 5, 1}, {2, 3, 1}},
+        Sizes{{2, 6, 5, 16}, {2, 2, 0}}, Sizes{{1, 5, 6, 8}, {3, 2, 1}},
         Sizes{{0, 4, 4, 3}, {2, 2, 0}}}) {
     const std::string sizes = named("", x) + "_kernel" + std::to_string(params.kernel) + "_stride" +
                               std::to_string(params.stride) + "_padding" + std::to_string(params.padding);
@@ -257,7 +389,9 @@ Rows all_rows() {
   add_embedding(rows);
   add_layer_norm(rows);
   add_linear(rows);
+  add_linear_relu(rows);
   add_conv2d(rows);
+  add_conv2d_relu(rows);
   add_pooling(rows);
   add_compositions(rows);
   return rows;

@@ -39,6 +39,8 @@ struct OpCase {
   std::vector<OpIndices> indices;
   std::function<Tensor(const OpArguments&)> forward;
   double f32_tolerance = 1e-5;  // allowed difference between f32 and f64, relative to the largest value of a tensor
+  // For functions with kinks within: whether the arguments keep clear of them. Others are drawn again.
+  std::function<bool(const OpArguments&)> suits = {};
 };
 
 // All rows.

@@ -7,9 +7,11 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <string>
 
 #include "framework/autograd/tape.h"
+#include "framework/core/context.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reduction.h"
 
@@ -53,6 +55,25 @@ std::vector<double> draw_input(const OpInput& input, std::mt19937_64& random) {
   return values;
 }
 
+OpArguments arguments_of(const OpCase& op_case, const OpValues& values, DType dtype) {
+  OpArguments arguments{.inputs = {}, .indices = index_tensors(op_case, values)};
+  for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
+    arguments.inputs.push_back(to_tensor(values.inputs[i], op_case.inputs[i].shape, dtype));
+  }
+  return arguments;
+}
+
+OpValues draw_once(const OpCase& op_case, std::mt19937_64& random) {
+  OpValues values;
+  for (const OpInput& input : op_case.inputs) values.inputs.push_back(draw_input(input, random));
+  for (const OpIndices& indices : op_case.indices) {
+    std::uniform_int_distribution<std::int32_t> uniform(0, indices.limit - 1);
+    std::vector<std::int32_t>& drawn = values.indices.emplace_back(static_cast<std::size_t>(indices.shape.numel()));
+    for (std::int32_t& value : drawn) value = uniform(random);
+  }
+  values.weight_seed = random();
+  return values;
+}
 }  // namespace
 
 Tensor to_tensor(const std::vector<double>& values, const Shape& shape, DType dtype) {
@@ -100,23 +121,19 @@ OpValues OpValues::rounded_to(DType dtype) const {
 
 OpValues draw_values(const OpCase& op_case, std::uint64_t seed) {
   std::mt19937_64 random(seed ^ std::hash<std::string>{}(op_case.name));
-  OpValues values;
-  for (const OpInput& input : op_case.inputs) values.inputs.push_back(draw_input(input, random));
-  for (const OpIndices& indices : op_case.indices) {
-    std::uniform_int_distribution<std::int32_t> uniform(0, indices.limit - 1);
-    std::vector<std::int32_t>& drawn = values.indices.emplace_back(static_cast<std::size_t>(indices.shape.numel()));
-    for (std::int32_t& value : drawn) value = uniform(random);
+  OpValues values = draw_once(op_case, random);
+  if (!op_case.suits) return values;
+  Context cpu(DeviceType::cpu, 1, DType::f64);
+  const ContextScope scope(cpu);
+  for (int tries = 0; !op_case.suits(arguments_of(op_case, values, DType::f64)); ++tries) {
+    if (tries == 10000) throw std::logic_error(op_case.name + ": no arguments that suit it were drawn");
+    values = draw_once(op_case, random);
   }
-  values.weight_seed = random();
   return values;
 }
 
 std::vector<double> run_forward(const OpCase& op_case, const OpValues& values, DType dtype) {
-  OpArguments arguments{.inputs = {}, .indices = index_tensors(op_case, values)};
-  for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
-    arguments.inputs.push_back(to_tensor(values.inputs[i], op_case.inputs[i].shape, dtype));
-  }
-  return to_doubles(op_case.forward(arguments));
+  return to_doubles(op_case.forward(arguments_of(op_case, values, dtype)));
 }
 
 OpResult run_backward(const OpCase& op_case, const OpValues& values, DType dtype,
