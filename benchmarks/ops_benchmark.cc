@@ -42,7 +42,8 @@ void add_linear(std::int64_t inputs, std::int64_t outputs) {
   const Tensor x = noise({kBatch, inputs}), weight = noise({outputs, inputs}), bias = noise({outputs});
   const Tensor y = noise({kBatch, outputs}), dx = noise(x.shape()), dweight = noise(weight.shape());
   const std::string sizes = fmt::format("{}x{}", inputs, outputs);
-  add("linear_forward/" + sizes, [=](auto& exec) { kernels::cpu::linear_forward(exec, x, weight, bias, kernels::Activation::none, y); });
+  add("linear_forward/" + sizes,
+      [=](auto& exec) { kernels::cpu::linear_forward(exec, x, weight, bias, kernels::Activation::none, y); });
   add("linear_backward_input/" + sizes, [=](auto& exec) {
     kernels::cpu::linear_backward(exec, y, x, weight, {dx, false}, {}, {});
   });
@@ -58,7 +59,8 @@ void add_conv2d(std::int64_t size, std::int64_t channels, std::int64_t outputs, 
   const Tensor bias = noise({outputs}), y = noise({kBatch, out, out, outputs});
   const Tensor dx = noise(x.shape()), dweight = noise(weight.shape());
   const std::string sizes = fmt::format("{}x{}x{}", size, channels, outputs);
-  add("conv2d_forward/" + sizes, [=](auto& exec) { kernels::cpu::conv2d_forward(exec, x, weight, bias, params, kernels::Activation::none, y); });
+  add("conv2d_forward/" + sizes,
+      [=](auto& exec) { kernels::cpu::conv2d_forward(exec, x, weight, bias, params, kernels::Activation::none, y); });
   add("conv2d_backward_input/" + sizes, [=](auto& exec) {
     kernels::cpu::conv2d_backward(exec, y, x, weight, params, {dx, false}, {}, {});
   });

@@ -16,8 +16,8 @@ enum class Activation : std::uint8_t { none, relu };
 using ReluForward = void(const ExecContext& exec, ConstView x, View y);
 // dx (+)= dy where y > 0. Reads the output, so that the input need not be kept. dx may be dy.
 using ReluBackward = void(const ExecContext& exec, ConstView dy, ConstView y, GradView dx);
-// For y = max(x + bias, 0), y (..., C): dx = dy where y > 0, and dbias (+)= the sum of dx over all but the last dimension,
-// in one pass. A null dbias is skipped. dx may be dy.
+// For y = max(x + bias, 0), y (..., C): dx = dy where y > 0, and dbias (+)= the sum of dx over all but the last
+// dimension, in one pass. A null dbias is skipped. dx may be dy.
 using ReluBiasBackward = void(const ExecContext& exec, ConstView dy, ConstView y, View dx, GradView dbias);
 
 // GELU: y = x Phi(x), Phi the normal distribution function. Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.

@@ -29,7 +29,8 @@ inline constexpr std::uint8_t kNoWinner = 255;
 inline constexpr std::int64_t kMostReluPoolWindow = 15;
 using ReluMaxPool2dForward = void(const ExecContext& exec, ConstView x, ConstView bias, std::int64_t window, View y,
                                   View winners);
-// dx = dy at the places of the winners and 0 elsewhere; dbias (+)= the sums of dx over all but the channels, unless null.
+// dx = dy at the places of the winners and 0 elsewhere; dbias (+)= the sums of dx over all but the channels, unless
+// null.
 using ReluMaxPool2dBackward = void(const ExecContext& exec, ConstView dy, ConstView winners, std::int64_t window,
                                    View dx, GradView dbias);
 

@@ -160,8 +160,8 @@ struct ConstView {
 struct GradView {
   View view;
   bool accumulate = false;
-  // The op's input was made by a ReLU: where it is not positive, a kernel whose header promises it leaves 0 in the target,
-  // whatever it held.
+  // The op's input was made by a ReLU: where it is not positive, a kernel whose header promises it leaves 0 in the
+  // target, whatever it held.
   bool rectify = false;
 
   explicit operator bool() const { return view.data != nullptr; }

@@ -21,7 +21,8 @@ Mlp::Mlp(const MlpConfig& config) {
 Tensor Mlp::forward(const Tensor& x) const {
   expect(x.shape().rank() >= 1 && x.dim(0) > 0, "mlp: expected at least one sample, got {}", x.shape());
   Tensor h = x.reshape({x.dim(0), x.numel() / x.dim(0)});
-  for (std::size_t i = 0; i < dropouts_.size(); ++i) h = dropouts_[i]->forward(layers_[i]->forward(h, Activation::relu));
+  for (std::size_t i = 0; i < dropouts_.size(); ++i)
+    h = dropouts_[i]->forward(layers_[i]->forward(h, Activation::relu));
   return layers_.back()->forward(h);
 }
 

@@ -17,8 +17,8 @@ Tensor gelu_erf(const Tensor& x);
 // GELU with Phi approximated by a hyperbolic tangent, as in GPT-2. Saves x.
 Tensor gelu_tanh(const Tensor& x);
 
-// For the backward functions of ops that end in a ReLU, whose output was y (..., C): the gradient before it. Where it takes
-// a pass over memory to rectify it, that pass also gives the gradient of a bias (C), and `dbias` becomes null.
+// For the backward functions of ops that end in a ReLU, whose output was y (..., C): the gradient before it. Where it
+// takes a pass over memory to rectify it, that pass also gives the gradient of a bias (C), and `dbias` becomes null.
 Tensor gradient_before_relu(const Backward& backward, const Tensor& y, GradView& dbias);
 
 }  // namespace lockstep

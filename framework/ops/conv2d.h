@@ -15,9 +15,10 @@ using kernels::Conv2dParams;
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dParams& params,
               Activation activation = Activation::none);
 
-// Convolution, ReLU and max pooling over windows of `window`^2 elements side by side, as one op: what lies between is not
-// kept, only x, weight and a byte for each window. -> (N, OH / window, OW / window, O); rows and columns that fill no
-// window are left out. Throws as conv2d does, and on a window outside [1, 15] or larger than the convolution's result.
+// Convolution, ReLU and max pooling over windows of `window`^2 elements side by side, as one op: what lies between is
+// not kept, only x, weight and a byte for each window. -> (N, OH / window, OW / window, O); rows and columns that fill
+// no window are left out. Throws as conv2d does, and on a window outside [1, 15] or larger than the convolution's
+// result.
 Tensor conv2d_relu_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dParams& params,
                               std::int64_t window);
 

@@ -25,8 +25,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   extents.back() = weight.dim(0);
   Tensor y = Tensor::empty(Shape(extents), x.dtype());
   const Tensor x2 = x.detach().reshape({rows, x.dim(-1)});
-  LOCKSTEP_DISPATCH(linear_forward, context().exec(), x2, weight, bias, activation,
-                    y.reshape({rows, weight.dim(0)}));
+  LOCKSTEP_DISPATCH(linear_forward, context().exec(), x2, weight, bias, activation, y.reshape({rows, weight.dim(0)}));
 
   const bool has_relu = activation == Activation::relu;
   record(has_relu ? "linear_relu" : "linear", {&x, &weight, &bias}, {&y},

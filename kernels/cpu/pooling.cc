@@ -11,9 +11,9 @@ namespace lockstep::kernels {
 namespace {
 
 using cpu::kLanes;
-using cpu::Vector;
 using cpu::load_first;
 using cpu::store_first;
+using cpu::Vector;
 using std::int64_t;
 
 struct Geometry {
@@ -189,10 +189,8 @@ void cpu::relu_max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstV
       scatter<V, T>(g, begin, end, {dx, false}, [=](const Window&, int64_t at, int64_t live) {
         Bytes<V> bytes{};
         std::memcpy(&bytes, places + at, static_cast<std::size_t>(live));
-        return [place = __builtin_convertvector(bytes, Integers<V>),
-                d = load_first<V>(gradient + at, live)](int64_t element) {
-          return place == static_cast<cpu::Element<Integers<V>>>(element) ? d : V{};
-        };
+        return [place = __builtin_convertvector(bytes, Integers<V>), d = load_first<V>(gradient + at, live)](
+                   int64_t element) { return place == static_cast<cpu::Element<Integers<V>>>(element) ? d : V{}; };
       });
     });
     if (dbias) column_sums<T>(exec, dx.as<T>(), g.images * g.height * g.width, g.channels, dbias);

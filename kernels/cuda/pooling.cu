@@ -153,7 +153,8 @@ __global__ void max_forward_kernel(Geometry g, const T* x, bool vectors, T* y) {
 // Windows that do not overlap. The image falls into cells of stride^2 pixels, each with at most one window at its
 // start: a thread reads the window once and writes the cell.
 template <int N, class T, class G>
-__global__ void max_backward_by_cell(Geometry g, const T* dy, const T* x, bool vectors, bool rectify, bool accumulate, G* dx) {
+__global__ void max_backward_by_cell(Geometry g, const T* dy, const T* x, bool vectors, bool rectify, bool accumulate,
+                                     G* dx) {
   cuda::begin_kernel();
   const int rows = (g.height + g.padding + g.stride - 1) / g.stride;
   const int columns = (g.width + g.padding + g.stride - 1) / g.stride;
@@ -181,7 +182,8 @@ __global__ void max_backward_by_cell(Geometry g, const T* dy, const T* x, bool v
 
 // Windows that overlap: a thread looks into every window that its pixel lies in.
 template <int N, class T, class G>
-__global__ void max_backward_by_pixel(Geometry g, const T* dy, const T* x, bool vectors, bool rectify, bool accumulate, G* dx) {
+__global__ void max_backward_by_pixel(Geometry g, const T* dy, const T* x, bool vectors, bool rectify, bool accumulate,
+                                      G* dx) {
   cuda::begin_kernel();
   for_vectors<N>(g.images, g.height, g.width, g.channels,
                  [&](int64_t image, int row, int column, int64_t channel, int count) {

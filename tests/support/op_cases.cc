@@ -40,8 +40,8 @@ bool clear_of_zero(const Tensor& x) {
   return std::ranges::none_of(values, [](double value) { return std::abs(value) < kInnerGap; });
 }
 
-// Whether the largest two elements of each window differ by more than bf16 rounds, and the largest is clear of zero. x (N,
-// H, W, C); windows lie side by side.
+// Whether the largest two elements of each window differ by more than bf16 rounds, and the largest is clear of zero. x
+// (N, H, W, C); windows lie side by side.
 bool clear_maxima(const Tensor& x, std::int64_t window) {
   const std::vector<double> values = x.to_host<double>();
   const std::int64_t width = x.dim(2), channels = x.dim(3);
@@ -52,8 +52,8 @@ bool clear_maxima(const Tensor& x, std::int64_t window) {
       for (std::int64_t c = 0; c < channels; ++c) {
         double first = -1e9, second = -1e9;
         for (std::int64_t k = 0; k < window * window; ++k) {
-          const double value = values[static_cast<std::size_t>(
-              ((line + k / window) * width + column + k % window) * channels + c)];
+          const double value =
+              values[static_cast<std::size_t>(((line + k / window) * width + column + k % window) * channels + c)];
           second = std::max(second, std::min(value, first));
           first = std::max(first, value);
         }
@@ -210,9 +210,8 @@ void add_linear_relu(Rows& rows) {
     push("linear_of_linear_relu", {{{5, outputs}}}, [=](auto& a) { return linear(hidden(a), a.inputs[3]); });
     push("linear_of_dropout_of_linear_relu", {{{5, outputs}}},
          [=](auto& a) { return linear(dropout(hidden(a), 0.3, 7), a.inputs[3]); });
-    push("linear_of_relu_of_linear", {{{5, outputs}}}, [](auto& a) {
-      return linear(relu(linear(a.inputs[0], a.inputs[1], a.inputs[2])), a.inputs[3]);
-    });
+    push("linear_of_relu_of_linear", {{{5, outputs}}},
+         [](auto& a) { return linear(relu(linear(a.inputs[0], a.inputs[1], a.inputs[2])), a.inputs[3]); });
     // Of two readers of a ReLU's output one does not rectify its gradient.
     push("residual_of_linear_relu", {{{outputs, outputs}}}, [=](auto& a) {
       const Tensor h = hidden(a);
@@ -259,25 +258,23 @@ void add_conv2d_relu(Rows& rows) {
                     .indices = {},
                     .forward = [=](auto& a) { return max_pool2d(hidden(a), pool); },
                     .suits = [=](auto& a) { return clear_sums(a) && clear_windows(a); }});
-    rows.push_back({.name = "conv2d_relu_max_pool2d" + sizes,
-                    .inputs = inputs,
-                    .indices = {},
-                    .forward =
-                        [p = params, w = window](auto& a) {
-                          return conv2d_relu_max_pool2d(a.inputs[0], a.inputs[1], a.inputs[2], p, w);
-                        },
-                    .suits = clear_windows});
+    rows.push_back(
+        {.name = "conv2d_relu_max_pool2d" + sizes,
+         .inputs = inputs,
+         .indices = {},
+         .forward = [p = params, w = window](
+                        auto& a) { return conv2d_relu_max_pool2d(a.inputs[0], a.inputs[1], a.inputs[2], p, w); },
+         .suits = clear_windows});
     rows.push_back({.name = "conv2d_of_conv2d_relu_max_pool2d_without_bias" + sizes,
                     .inputs = {inputs[0], inputs[1], next},
                     .indices = {},
                     .forward =
                         [p = params, w = window](auto& a) {
-                          return conv2d(conv2d_relu_max_pool2d(a.inputs[0], a.inputs[1], {}, p, w), a.inputs[2], {}, {});
+                          return conv2d(conv2d_relu_max_pool2d(a.inputs[0], a.inputs[1], {}, p, w), a.inputs[2], {},
+                                        {});
                         },
-                    .suits =
-                        [p = params, w = window](auto& a) {
-                          return clear_maxima(conv2d(a.inputs[0], a.inputs[1], {}, p), w);
-                        }});
+                    .suits = [p = params, w = window](
+                                 auto& a) { return clear_maxima(conv2d(a.inputs[0], a.inputs[1], {}, p), w); }});
   }
 }
 
@@ -313,8 +310,7 @@ void add_pooling(Rows& rows) {
   for (const auto& [x, params] :
        {Sizes{{1, 1, 1, 1}, {1, 1, 0}}, Sizes{{3, 6, 4, 6}, {2, 2, 0}}, Sizes{{1, 7, 5, 17}, {2, 2, 0}},
         Sizes{{3, 7, 9, 3}, {3, 2, 1}}, Sizes{{1, 5, 5, 129}, {3, 1, 1}}, Sizes{{3, 8, 5, 1}, {2, 3, 1}},
-        Sizes{{2, 6, 5, 16}, {2, 2, 0}}, Sizes{{1, 5, 6, 8}, {3, 2, 1}},
-        Sizes{{0, 4, 4, 3}, {2, 2, 0}}}) {
+        Sizes{{2, 6, 5, 16}, {2, 2, 0}}, Sizes{{1, 5, 6, 8}, {3, 2, 1}}, Sizes{{0, 4, 4, 3}, {2, 2, 0}}}) {
     const std::string sizes = named("", x) + "_kernel" + std::to_string(params.kernel) + "_stride" +
                               std::to_string(params.stride) + "_padding" + std::to_string(params.padding);
     rows.push_back({.name = "max_pool2d" + sizes,
