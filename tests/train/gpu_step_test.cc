@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "framework/core/allocator.h"
@@ -105,6 +106,7 @@ Outcome train(MakeModel make, ProcessGroup& group, const OptimizerConfig& optimi
   context.random.seed = 11;
   TrainStep::LossFunction loss;
   const std::unique_ptr<Module> model = make(loss);
+  const double learning_rate = std::holds_alternative<AdamWConfig>(optimizer) ? 1e-3 : 0.05;
   TrainStep step(*model, loss, optimizer, group, options);
   std::uint64_t micro_step = 0;
   const auto next = [&] {
@@ -119,7 +121,7 @@ Outcome train(MakeModel make, ProcessGroup& group, const OptimizerConfig& optimi
     outcome.norms.push_back(report.grad_norm);
   };
   for (int i = 0; i < steps; ++i) {
-    step.enqueue(next, 0.05);
+    step.enqueue(next, learning_rate);
     if (step.pending() == StepReports::kSlots) take();
   }
   while (step.pending() > 0) take();
