@@ -1,7 +1,7 @@
 # NCCL, as NCCL::nccl. Looks in NCCL_ROOT, in the wheel of PyPI (which has no libnccl.so) and beside the CUDA toolkit.
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${LOCKSTEP_CUDA_WHEELS}/nccl/include ${CUDAToolkit_INCLUDE_DIRS})
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${LOCKSTEP_CUDA_WHEELS}/nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR
-             HINTS ${LOCKSTEP_CUDA_WHEELS}/nccl/lib ${CUDAToolkit_LIBRARY_DIR})
+             HINTS ${LOCKSTEP_CUDA_WHEELS}/nvidia/nccl/lib ${CUDAToolkit_LIBRARY_DIR})
 if(NCCL_INCLUDE_DIR)
   file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h nccl_version REGEX "#define NCCL_(MAJOR|MINOR|PATCH) ")
   list(TRANSFORM nccl_version REPLACE ".* ([0-9]+)$" "\\1")

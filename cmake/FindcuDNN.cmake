@@ -1,8 +1,8 @@
 # cuDNN 9, as cuDNN::cudnn. Looks in cuDNN_ROOT, in the wheel of PyPI (which has no libcudnn.so) and beside the CUDA
 # toolkit.
-find_path(cuDNN_INCLUDE_DIR cudnn_version.h HINTS ${LOCKSTEP_CUDA_WHEELS}/cudnn/include ${CUDAToolkit_INCLUDE_DIRS})
+find_path(cuDNN_INCLUDE_DIR cudnn_version.h HINTS ${LOCKSTEP_CUDA_WHEELS}/nvidia/cudnn/include ${CUDAToolkit_INCLUDE_DIRS})
 find_library(cuDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR
-             HINTS ${LOCKSTEP_CUDA_WHEELS}/cudnn/lib ${CUDAToolkit_LIBRARY_DIR})
+             HINTS ${LOCKSTEP_CUDA_WHEELS}/nvidia/cudnn/lib ${CUDAToolkit_LIBRARY_DIR})
 if(cuDNN_INCLUDE_DIR)
   file(STRINGS ${cuDNN_INCLUDE_DIR}/cudnn_version.h cudnn_version REGEX "#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
   list(TRANSFORM cudnn_version REPLACE ".* ([0-9]+)$" "\\1")

@@ -1,5 +1,5 @@
 # The headers of cuDNN's C++ front end, as cuDNN::frontend. Looks in cuDNNFrontend_ROOT and in the wheel of PyPI.
-find_path(cuDNNFrontend_INCLUDE_DIR cudnn_frontend.h HINTS ${LOCKSTEP_CUDA_WHEELS}/../include)
+find_path(cuDNNFrontend_INCLUDE_DIR cudnn_frontend.h HINTS ${LOCKSTEP_CUDA_WHEELS}/include)
 if(cuDNNFrontend_INCLUDE_DIR)
   file(STRINGS ${cuDNNFrontend_INCLUDE_DIR}/cudnn_frontend_version.h frontend_version
        REGEX "#define CUDNN_FRONTEND_(MAJOR|MINOR|PATCH)_VERSION ")

@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing. Needs the network, and root, only where one is missing.
+# Installs the Debian packages that are missing, and for GPUs the wheels of PyPI. Needs the network only where something
+# is missing, and root where that is a package.
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
 usage: cmake/bootstrap.sh [--yes | --no-install | --print] [PURPOSE...]
 
-Installs what is missing for each PURPOSE: build (the default), data, test, ci.
+Installs what is missing for each PURPOSE: build (the default), cuda, data, test, ci.
+
+cuda is what a build for GPUs needs beside nvcc: NCCL, cuDNN and its C++ front end. Where the system has them, nothing
+is downloaded; else wheels of PyPI go into build/deps. It is part of build where there is a GPU and nvcc 12.4 or later,
+and LOCKSTEP_CUDA=OFF is not in the environment.
 
   --yes          install without asking
-  --no-install   install nothing: if a package is missing, print the apt line and end with 2
+  --no-install   install nothing: if something is missing, say what would bring it and end with 2
   --print        list each package with its CMake name or command, for machines without apt
 TEXT
 }
@@ -27,6 +32,7 @@ build  libcli11-dev           CLI11
 build  nlohmann-json3-dev     nlohmann_json
 build  zlib1g-dev             ZLIB
 build  libgloo-dev            Gloo (optional: several CPU ranks)
+wheels python3-venv           python3 -m venv
 data   dataset-fashion-mnist  the files in /usr/share/datasets/fashion-mnist
 test   libgtest-dev           GTest
 test   libbenchmark-dev       benchmark (optional: benchmarks of ops)
@@ -44,6 +50,7 @@ die() {
 missing_packages() {  # of the purposes given
   local wanted
   wanted=$(packages | awk -v purposes=" $* " 'index(purposes, " " $1 " ") { print $2 }')
+  [[ -n $wanted ]] || return 0
   # shellcheck disable=SC2086 # one argument a package
   comm -13 <(dpkg-query --show --showformat '${db:Status-Abbrev}${Package}\n' $wanted 2>/dev/null |
     sed -n 's/^ii //p' | sort) <(sort <<<"$wanted")
@@ -69,7 +76,7 @@ for argument in "$@"; do
     --no-install) mode=no-install ;;
     --print) mode=print ;;
     --help) usage && exit ;;
-    build | data | test | ci) purposes+=("$argument") ;;
+    build | cuda | data | test | ci) purposes+=("$argument") ;;
     *) usage >&2 && exit 2 ;;
   esac
 done
@@ -79,27 +86,51 @@ if [[ $mode == print ]]; then
   packages
   exit
 fi
-if ! command -v dpkg-query >/dev/null; then
-  echo "bootstrap.sh: not a Debian system, so nothing is checked; cmake/bootstrap.sh --print lists what is needed"
-  exit
-fi
 
-mapfile -t missing < <(missing_packages "${purposes[@]}")
-[[ ${#missing[@]} -gt 0 ]] || exit 0
-apt_line="apt-get install ${missing[*]}"
+cuda=$(dirname "$0")/cuda.sh
+wants() { [[ " ${purposes[*]} " == *" $1 "* ]]; }
+if wants build; then
+  case ${LOCKSTEP_CUDA:-AUTO} in
+    AUTO) ! "$cuda" architectures >/dev/null 2>&1 || purposes+=(cuda) ;;
+    ON) purposes+=(cuda) ;;
+  esac
+fi
+wheels=()
+if wants cuda; then
+  found=$("$cuda" missing 2>&1) || die "$found" 2
+  read -ra wheels -d '' <<<"$found" || true
+fi
+[[ ${#wheels[@]} -eq 0 ]] || python3 -c 'import ensurepip' 2>/dev/null || purposes+=(wheels)
+
+missing=()
+if command -v dpkg-query >/dev/null; then
+  mapfile -t missing < <(missing_packages "${purposes[@]}")
+else
+  echo "bootstrap.sh: not a Debian system, so no package is checked; cmake/bootstrap.sh --print lists what is needed"
+fi
+[[ ${#missing[@]} -gt 0 || ${#wheels[@]} -gt 0 ]] || exit 0
 
 as_root=
-if [[ $EUID -ne 0 ]]; then
-  as_root=sudo
-  apt_line="sudo $apt_line"
-fi
+[[ $EUID -eq 0 ]] || as_root=sudo
+remedy=
+[[ ${#missing[@]} -eq 0 ]] || remedy="${as_root:+sudo }apt-get install ${missing[*]}"
+[[ ${#wheels[@]} -eq 0 ]] || remedy+="${remedy:+, }cmake/bootstrap.sh cuda (for ${wheels[*]})"
+
 if [[ $mode == no-install ]]; then
-  die "missing packages: $apt_line" 2
+  die "missing packages: $remedy" 2
 fi
 if [[ -t 0 && $mode == ask ]]; then
-  read -rp "Install ${missing[*]}? [Y/n] " answer
-  [[ $answer =~ ^[Yy]?$ ]] || die "nothing installed: $apt_line" 2
-elif [[ $EUID -ne 0 && ! -t 0 ]] && ! sudo -n true 2>/dev/null; then
-  die "installing needs root: $apt_line" 2
+  read -rp "Install ${missing[*]}${wheels[*]:+${missing[*]:+, }${wheels[*]} into build/deps}? [Y/n] " answer
+  [[ $answer =~ ^[Yy]?$ ]] || die "nothing installed: $remedy" 2
+elif [[ ${#missing[@]} -gt 0 && $EUID -ne 0 && ! -t 0 ]] && ! sudo -n true 2>/dev/null; then
+  die "installing needs root: $remedy" 2
 fi
-install_packages "$as_root" "${missing[@]}"
+
+[[ ${#missing[@]} -eq 0 ]] || install_packages "$as_root" "${missing[@]}"
+# A C++ compiler that came only now may find in the system what seemed to be missing.
+[[ ${#wheels[@]} -eq 0 || ${#missing[@]} -eq 0 ]] || mapfile -t wheels < <("$cuda" missing)
+if [[ ${#wheels[@]} -gt 0 ]]; then
+  echo "bootstrap.sh: installing ${wheels[*]} into build/deps"
+  log=$("$cuda" install "${wheels[@]}" 2>&1) ||
+    die "cannot install ${wheels[*]}: $log (LOCKSTEP_CUDA=OFF builds for the CPU)"
+fi

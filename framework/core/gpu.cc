@@ -18,18 +18,26 @@ namespace {
 struct Answer {
   cudaError_t status;
   int count;
+  int driver;  // the CUDA that it is for, as CUDART_VERSION; 0: there is none
 };
 
 Answer ask_driver() {
   Answer answer{};
   answer.status = cudaGetDeviceCount(&answer.count);
   cudaGetLastError();
+  if (cudaDriverGetVersion(&answer.driver) != cudaSuccess) answer.driver = 0;
   return answer;
 }
 
+std::string cuda_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
 GpuCount gpu_count_of(const Answer& answer) {
   if (answer.status == cudaSuccess && answer.count > 0) return {answer.count, {}};
-  return {0, answer.status == cudaSuccess ? "none is visible" : cudaGetErrorString(answer.status)};
+  if (answer.status == cudaSuccess) return {0, "none is visible"};
+  if (answer.driver == 0) return {0, "no NVIDIA driver is installed"};
+  if (answer.status != cudaErrorInsufficientDriver) return {0, cudaGetErrorString(answer.status)};
+  return {0, fmt::format("the driver is for CUDA {}, and this build needs one for {}", cuda_text(answer.driver),
+                         cuda_text(CUDART_VERSION))};
 }
 
 std::atomic<int> selected{-1};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/data/idx.h"
+#include "kernels/dispatch.h"
 #include "tests/cli/command.h"
 
 namespace lockstep {
@@ -66,6 +67,9 @@ TEST(WrongInput, ABatchThatDoesNotDivideNamesTheNearestThatDo) {
 
 TEST(WrongInput, ADeviceThatIsNotThere) {
   expect_refused(run_command("train lenet --device cuda"), {"--device cuda", "--device cpu"});
+  if (kernels::kHasCuda && !std::filesystem::exists("/proc/driver/nvidia/version")) {
+    expect_refused(run_command("train lenet --device cuda"), {"got none: no NVIDIA driver is installed"});
+  }
   expect_refused(run_command("train lenet --device gpu"), {"gpu", "auto, cpu, cuda"});
   expect_refused(run_command("train lenet --precision tf32"), {"--precision tf32", "GPU"});
   expect_refused(run_command("train lenet --precision bf16"), {"--precision bf16", "GPU"});

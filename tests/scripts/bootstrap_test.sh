@@ -1,45 +1,25 @@
 #!/usr/bin/env bash
 # cmake/bootstrap.sh against a dpkg-query, an apt-get and a sudo of our own: nothing is installed.
-set -euo pipefail
-source_dir=$(cd "$(dirname "$0")/../.." && pwd)
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-chmod 755 "$tmp"
-cp "$source_dir/cmake/bootstrap.sh" "$tmp"
-touch "$tmp/calls" && chmod 666 "$tmp/calls"
+. "$(dirname "$0")/fakes.sh"
+cp "$source_dir"/cmake/{bootstrap,cuda}.sh "$tmp/cmake"
 
-mkdir "$tmp/bin"
-fake() {  # NAME: a command that runs the script on standard input
-  { echo '#!/bin/bash' && cat; } >"$tmp/bin/$1"
-  chmod 755 "$tmp/bin/$1"
-}
 # Every package asked for is installed, but for those in $MISSING.
-fake dpkg-query <<'TEXT'
+fake bin/dpkg-query <<'TEXT'
 for package in "${@:3}"; do
   [[ " $MISSING " == *" $package "* ]] || echo "ii $package"
 done
 TEXT
-fake apt-get <<'TEXT'
+fake bin/apt-get <<'TEXT'
 echo "apt-get $*" >>"$CALLS"
 [[ -z "${APT_FAILS-}" ]] || { echo "E: Unable to fetch some archives" && exit 100; }
 TEXT
-fake sudo <<'TEXT'
+fake bin/sudo <<'TEXT'
 [[ -z "${SUDO_FAILS-}" ]] || exit 1
 [[ $1 != -n ]] || shift
 exec "$@"
 TEXT
-export PATH="$tmp/bin:$PATH" CALLS="$tmp/calls" MISSING=
+export MISSING=
 
-expect() {  # CODE PATTERN COMMAND...: ends with CODE and prints one match of PATTERN (nothing where it is empty)
-  local code=$1 pattern=$2 output status=0
-  shift 2
-  : >"$tmp/calls"
-  output=$("$@" 2>&1 </dev/null) || status=$?
-  if [[ $status -ne $code ]] || ! [[ $output =~ ^$pattern$ ]]; then
-    printf 'FAILED: %s\n  expected %s and "%s"\n  got      %s and "%s"\n' "$*" "$code" "$pattern" "$status" "$output"
-    exit 1
-  fi
-}
 expect_installed() {  # PACKAGE...: what the last command asked apt-get to install
   local installed
   installed=$(sed -n 's/^apt-get .* install --yes --no-install-recommends //p' "$tmp/calls")
@@ -51,8 +31,7 @@ as_user() {
 on_terminal() {  # ANSWER COMMAND
   script --quiet --return --command "$2" /dev/null <<<"$1"
 }
-bootstrap="$tmp/bootstrap.sh"
-line=$'[^\n]*'
+bootstrap="$tmp/cmake/bootstrap.sh"
 
 expect 0 '.*libeigen3-dev +Eigen3.*' "$bootstrap" --print
 printed=$("$bootstrap" --print)
@@ -88,5 +67,57 @@ expect_installed zlib1g-dev
 expect 0 '[^?]*installing zlib1g-dev[^?]*' on_terminal n "$bootstrap --yes"
 
 expect 2 'usage:.*' "$bootstrap" --nonsense
-mkdir "$tmp/bare" && ln -s "$(command -v cat)" "$tmp/bare/cat"
+mkdir "$tmp/bare" && ln -s "$(command -v cat)" "$(command -v dirname)" "$tmp/bare"
 expect 0 "${line}not a Debian system$line" env PATH="$tmp/bare" "$BASH" "$bootstrap"
+
+# For GPUs: wheels, where the system lacks them and a build for GPUs is possible.
+fake bin/python3 <<'TEXT'
+[[ $1 != -c ]] || exit "${NO_VENV:-0}"
+[[ "$*" == "-m venv --clear build/deps" ]] || exit 1
+rm -rf build/deps && mkdir -p build/deps/bin build/deps/lib/python3.9/site-packages
+cat >build/deps/bin/pip <<'PIP'
+#!/bin/bash
+[[ -z "${PIP_FAILS-}" ]] || { echo "ERROR: No matching distribution" && exit 1; }
+for wheel in "${@:4}"; do
+  echo "pip $wheel" >>"$CALLS"
+  name=${wheel//-/_} && mkdir "build/deps/lib/python3.9/site-packages/${name/==/-}.dist-info"
+done
+PIP
+chmod 755 build/deps/bin/pip
+TEXT
+expect_wheels() {  # CUDA_MAJOR_VERSION: what the last command installed; nothing without it
+  local wheels
+  wheels=$(sed -n 's/^pip \(.*\)==.*/\1/p' "$tmp/calls" | paste -sd' ')
+  [[ $wheels == "${1+nvidia-nccl-cu$1 nvidia-cudnn-cu$1 nvidia-cudnn-frontend}" ]] ||
+    { echo "FAILED: expected the wheels for CUDA ${1-none}, got '$wheels'" && exit 1; }
+}
+export MISSING='' CXX="c++ -nostdinc"  # a system without headers
+wheels="nvidia-nccl-cu12==$line nvidia-cudnn-cu12==$line nvidia-cudnn-frontend==$line"
+
+expect 0 '' "$bootstrap" --no-install                         # no GPU
+GPUS=9.0 expect 0 '' "$bootstrap" --no-install                # no nvcc
+GPUS=9.0 NVCC=12.3 expect 0 '' "$bootstrap" --no-install      # an old nvcc
+NVCC=12.4 expect 0 '' "$bootstrap" --no-install               # a toolkit alone
+GPUS=9.0 NVCC=12.4 expect 0 '' "$bootstrap" --no-install data # nothing is built
+GPUS=9.0 NVCC=12.4 LOCKSTEP_CUDA=OFF expect 0 '' "$bootstrap" --no-install
+expect 2 "${line}no nvcc$line" "$bootstrap" --no-install cuda
+NVCC=12.4 expect 2 "${line}cmake/bootstrap.sh cuda \(for $wheels\)" "$bootstrap" --no-install cuda
+NVCC=12.4 LOCKSTEP_CUDA=ON expect 2 "$line \(for $wheels\)" "$bootstrap" --no-install
+expect_wheels
+
+export GPUS=9.0 NVCC=12.4
+MISSING="python3-venv" expect 2 "$line: cmake/bootstrap.sh cuda \(for $wheels\)" "$bootstrap" --no-install
+NO_VENV=1 MISSING="python3-venv zlib1g-dev" expect 2 \
+  "${line}apt-get install python3-venv zlib1g-dev, cmake/bootstrap.sh cuda \(for $wheels\)" "$bootstrap" --no-install
+PIP_FAILS=1 expect 1 "${line}installing $wheels into build/deps"$'\n'"${line}cannot install $wheels: ERROR: No matching$line" \
+  "$bootstrap" --yes
+expect 2 ".*Install $wheels into build/deps\?.*nothing installed.*" on_terminal n "$bootstrap"
+expect_wheels
+MISSING=zlib1g-dev expect 0 ".*Install zlib1g-dev, $wheels into build/deps\?.*installing.*" on_terminal y "$bootstrap"
+expect_installed zlib1g-dev
+expect_wheels 12
+expect 0 '' "$bootstrap" --yes
+NVCC=13.0 expect 0 "${line}installing $line into build/deps" "$bootstrap" --yes
+expect_wheels 13
+expect 0 "${line}installing $line into build/deps" "$bootstrap" --yes  # those for CUDA 13 had taken their place
+expect_wheels 12
