@@ -60,7 +60,7 @@ void Bucketer::begin(std::span<Parameter* const> expected) {
       unused += (unused.empty() ? "" : ", ") + slot.parameter->name;
       slot.parameter->grad().fill_zero();
     }
-    --buckets_[bucket_of_.at(slot.parameter)].owed;
+    complete(*slot.parameter);
   }
   expect(options_.allow_unused || unused.empty(),
          "backward: these parameters got no gradient in this step: {}; use them in the loss, or set allow_unused",
@@ -69,15 +69,21 @@ void Bucketer::begin(std::span<Parameter* const> expected) {
 }
 
 void Bucketer::ready(Parameter& parameter) {
-  --buckets_[bucket_of_.at(&parameter)].owed;
+  complete(parameter);
   if (options_.overlap == Overlap::on) launch_complete_buckets();
+}
+
+void Bucketer::complete(const Parameter& parameter) {
+  const std::size_t bucket = bucket_of_.at(&parameter);
+  if (--buckets_[bucket].owed == 0 && options_.on_ready) options_.on_ready(bucket);
 }
 
 void Bucketer::launch_complete_buckets() {
   while (next_to_launch_ < buckets_.size() && buckets_[next_to_launch_].owed == 0) {
     BucketState& bucket = buckets_[next_to_launch_];
-    bucket.work = all_reduce(arena_.buckets()[next_to_launch_].range, bucket.label);
     if (options_.on_launch) options_.on_launch(next_to_launch_);
+    bucket.work = all_reduce(arena_.buckets()[next_to_launch_].range, bucket.label);
+    if (options_.on_launched) options_.on_launched(next_to_launch_);
     ++next_to_launch_;
   }
 }
@@ -100,12 +106,13 @@ void Bucketer::flush() {
       std::all_of(buckets_.begin(), buckets_.end(), [](const BucketState& bucket) { return bucket.owed == 0; });
   if (!complete) throw std::logic_error("bucketer: backward ended before every gradient was complete");
   if (options_.overlap == Overlap::naive && next_to_launch_ == 0) {
+    for (std::size_t i = 0; options_.on_launch && i < buckets_.size(); ++i) options_.on_launch(i);
     for (const ArenaSlot& slot : arena_.slots()) {
       all_reduce(slot.range, slot.parameter->name).wait();
       take_off_wire(slot.range);
     }
     for (; next_to_launch_ < buckets_.size(); ++next_to_launch_) {
-      if (options_.on_launch) options_.on_launch(next_to_launch_);
+      if (options_.on_launched) options_.on_launched(next_to_launch_);
     }
   }
   launch_complete_buckets();

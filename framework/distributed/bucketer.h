@@ -29,9 +29,9 @@ struct BucketerOptions {
   // bf16 where the arena's gradients are f32: each bucket is rounded into a second flat buffer, summed over the ranks
   // there, and converted back. Without it gradients travel as they are.
   std::optional<DType> wire_dtype;
-  // Called as soon as a bucket's all-reduce is under way, in index order: what is to follow it may be enqueued behind
-  // wait(bucket), on another stream.
-  std::function<void(std::size_t bucket)> on_launch;
+  // Called when the last gradient of a bucket is written, before its all-reduce is issued, and when it is under way:
+  // then what is to follow it may be enqueued behind wait(bucket), on another stream. The last two in index order.
+  std::function<void(std::size_t bucket)> on_ready, on_launch, on_launched;
 };
 
 // Sums the gradients of an arena over the ranks of a group, during the backward pass that it is given to:
@@ -56,10 +56,13 @@ class Bucketer final : public GradientSink {
   // Returns when bucket i is reduced (on a GPU: makes the compute stream wait). Rethrows a failure of the group. Once
   // for each bucket of a step.
   void wait(std::size_t bucket);
+  // What carries bucket i since it was launched; none with Overlap::naive.
+  const Work& work(std::size_t bucket) const { return buckets_[bucket].work; }
   // flush(), then wait() for every bucket.
   void finish();
 
  private:
+  void complete(const Parameter& parameter);
   void launch_complete_buckets();
   // The sum over the ranks of a range of gradients, still to be taken off the wire when its work is finished.
   Work all_reduce(Range range, std::string_view label);

@@ -230,10 +230,10 @@ class NcclGroup final : public ProcessGroup {
   void check() const override { failure_->check(); }
   void abort(const std::string& reason) override { watchdog_->fail(reason); }
 
-  void watch(std::string_view label) override {
+  void watch(std::function<std::string()> where) override {
     check();
     const std::shared_ptr<StreamWork> work = works_.next();
-    work->mark(label, compute_stream());
+    work->mark(std::move(where), compute_stream());
     watchdog_->watch(work);
   }
 

@@ -14,6 +14,7 @@ void StreamWork::begin(const Collective& collective, std::int64_t sequence, void
   collective_ = collective;
   collective_.label = label_;
   sequence_ = sequence;
+  where_ = nullptr;
   captured_ = is_capturing(compute_stream);
   issued_.store(false, std::memory_order_relaxed);
   ready_.record(compute_stream);
@@ -25,9 +26,8 @@ void StreamWork::issued(void* stream) {
   issued_.store(true, std::memory_order_release);
 }
 
-void StreamWork::mark(std::string_view label, void* stream) {
-  label_ = label;
-  sequence_ = 0;
+void StreamWork::mark(std::function<std::string()> where, void* stream) {
+  where_ = std::move(where);
   captured_ = false;
   issued(stream);
 }
@@ -54,13 +54,13 @@ bool StreamWork::done() const {
 }
 
 bool StreamWork::started() const {
-  return !issued_.load(std::memory_order_acquire) || captured_ || sequence_ == 0 || ready_.done();
+  return !issued_.load(std::memory_order_acquire) || captured_ || where_ || ready_.done();
 }
 
 bool StreamWork::ended() const { return issued_.load(std::memory_order_acquire) && (captured_ || finished_.done()); }
 
 std::string StreamWork::to_string() const {
-  return sequence_ == 0 ? label_ : fmt::format("collective {}, {}", sequence_, collective_.to_string());
+  return where_ ? where_() : fmt::format("collective {}, {}", sequence_, collective_.to_string());
 }
 
 std::shared_ptr<StreamWork> StreamWorkPool::next() {

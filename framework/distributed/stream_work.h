@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,8 +24,8 @@ class StreamWork final : public Work::State, public Watchdog::Item {
   // `stream`; then issued() marks its end.
   void begin(const Collective& collective, std::int64_t sequence, void* compute_stream, void* stream);
   void issued(void* stream);
-  // Instead of all that, for what `stream` holds already.
-  void mark(std::string_view label, void* stream);
+  // Instead of all that, for what `stream` holds already; `where` is its to_string().
+  void mark(std::function<std::string()> where, void* stream);
 
   // Makes the current context's stream wait; the host only where that is none of a GPU.
   void wait() override;
@@ -45,6 +46,7 @@ class StreamWork final : public Work::State, public Watchdog::Item {
   Collective collective_;
   std::string label_;  // its own: the caller's may be gone when a report is written
   std::int64_t sequence_ = 0;
+  std::function<std::string()> where_;  // set where there is no collective
 };
 
 // Hands out StreamWorks and takes each again when nobody else holds it, so that a step makes none once it has run.

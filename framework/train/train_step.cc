@@ -81,8 +81,13 @@ void TrainStep::prepare(const DeviceBatch& batch) {
   if (accumulates && options_.grad_dtype) buckets.wire_dtype = options_.grad_dtype;
   if (on_gpu() && arena_->grads().view().bytes() >= kLeastBytesBeside) {
     buckets_beside_ = arena_->buckets().size() - 1;  // after the last there is no backward to hide it
-    buckets.on_launch = [this](std::size_t bucket) { finish_bucket_beside(bucket); };
   }
+  if (options_.timeline || (on_gpu() && group_.size() > 1)) {
+    recorder_ = std::make_shared<StepRecorder>(*arena_, optimizer_->scalars(), options_.timeline);
+    buckets.on_ready = [this](std::size_t bucket) { recorder_->mark_ready(bucket); };
+    buckets.on_launch = [this](std::size_t bucket) { recorder_->mark_launched(bucket); };
+  }
+  buckets.on_launched = [this](std::size_t bucket) { launched(bucket); };
   bucketer_.emplace(*arena_, group_, buckets);
   plan_together(group_, [&] { plan(batch); });
 }
@@ -98,8 +103,11 @@ void TrainStep::plan(const DeviceBatch& batch) {
   }
   arena_->grads().fill_zero();
   optimizer_->begin_step(0.0);
-  for (std::size_t i = 0; i < arena_->buckets().size(); ++i) finish_bucket(i);
+  for (const Bucket& bucket : arena_->buckets()) finish(bucket.range);
+  finish(arena_->whole());
   update();
+  if (recorder_) recorder_->mark_finished(0, {});
+  reports_.write(loss_, nullptr, optimizer_->scalars());
   optimizer_->set_steps(0);
   context().synchronize();
   device_allocator(DeviceType::cuda).trim(MemoryPool::shared);
@@ -120,47 +128,64 @@ void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
 }
 
 void TrainStep::micro_step(const DeviceBatch& batch, Place place) {
+  using Moment = StepRecorder::Moment;
   const MemoryPoolScope memory(pool_);
   if (place.first) arena_->begin_step();
+  if (place.first && recorder_) recorder_->mark(Moment::begin);
   Tape tape;
   const Tensor loss = loss_function_(batch);
   // Collectives sum, so the average is in the seed of backward.
   LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !place.first});
-  if (place.last) loss_reduced_ = group_.all_reduce(loss_, ReduceOp::sum, "loss");  // hidden behind backward
-  tape.backward(loss, seed(), place.last ? &*bucketer_ : nullptr);
-  if (!place.last) return;
+  if (!place.last) return tape.backward(loss, seed());
+
+  if (recorder_) recorder_->mark(Moment::forward);
+  loss_reduced_ = group_.all_reduce(loss_, ReduceOp::sum, "loss");  // hidden behind backward
+  tape.backward(loss, seed(), &*bucketer_);
   bucketer_->flush();
-  for (std::size_t i = buckets_beside_; i < arena_->buckets().size(); ++i) finish_bucket(i);
+  if (recorder_) recorder_->mark(Moment::backward);
   update();
   loss_reduced_.wait();
+  if (recorder_) recorder_->mark(Moment::end);
   reports_.write(loss_, gradient_norm_ ? gradient_norm_->device_norm() : nullptr, optimizer_->scalars());
 }
 
-// What can be done with a bucket as soon as it is reduced. The clip factor needs every gradient: with clipping one
-// update follows the last bucket.
-void TrainStep::finish_bucket(std::size_t bucket) {
-  const Range range = arena_->buckets()[bucket].range;
-  bucketer_->wait(bucket);
-  if (gradient_norm_) gradient_norm_->measure(range);
-  if (options_.clip_norm == 0) optimizer_->update(range);
+// Of the bucketer: the all-reduce of a bucket is under way.
+void TrainStep::launched(std::size_t bucket) {
+  if (recorder_ && on_gpu()) recorder_->mark_finished(bucket, bucketer_->work(bucket));
+  if (bucket < buckets_beside_) finish_beside(bucket);
 }
 
-// The same on a stream of its own. Backward no longer reads the bucket's parameters: whoever reads one also writes its
-// gradient, and no write is owed.
-void TrainStep::finish_bucket_beside(std::size_t bucket) {
+// On a stream of its own, while backward goes on. Backward no longer reads the bucket's parameters: whoever reads one
+// also writes its gradient, and no write is owed.
+void TrainStep::finish_beside(std::size_t bucket) {
   if constexpr (kernels::kHasCuda) {
-    if (bucket >= buckets_beside_) return;
     gradients_ready_.record(context().exec().stream);
     gradients_ready_.hold(beside_.get());
     const StreamScope scope(beside_);
-    finish_bucket(bucket);
+    bucketer_->wait(bucket);
+    finish(arena_->buckets()[bucket].range);
     finished_beside_.record(beside_.get());
   }
 }
 
+// What can be done with gradients as soon as they are reduced. The clip factor needs all of them: with clipping one
+// update follows the last bucket.
+void TrainStep::finish(Range gradients) {
+  if (gradient_norm_) gradient_norm_->measure(gradients);
+  if (options_.clip_norm == 0) optimizer_->update(gradients);
+}
+
 void TrainStep::update() {
+  const auto buckets = arena_->buckets();
+  for (std::size_t i = buckets_beside_; i < buckets.size(); ++i) {
+    bucketer_->wait(i);
+    if (recorder_ && !on_gpu()) recorder_->mark_finished(i, bucketer_->work(i));
+    if (!on_gpu() || buckets_beside_ > 0) finish(buckets[i].range);
+  }
   if constexpr (kernels::kHasCuda) {
+    if (on_gpu() && buckets_beside_ == 0) finish(arena_->whole());  // small: one launch, not one for each bucket
     if (buckets_beside_ > 0) finished_beside_.hold(context().exec().stream);
+    if (recorder_) recorder_->join();
   }
   if (gradient_norm_) gradient_norm_->combine();
   if (options_.clip_norm > 0) optimizer_->update(arena_->whole(), gradient_norm_->clip_factor());
@@ -215,7 +240,9 @@ void TrainStep::replay(const DeviceBatch& batch, Place place) {
     copy_into(graphs_->input.labels, batch.labels, "labels");
     context().update_device_random();
     graphs_->at(place).launch();
-    if (place.last) group_.watch("captured step");
+    if (place.last) {
+      group_.watch([recorder = recorder_] { return recorder ? recorder->progress() : "a captured step"; });
+    }
   }
 }
 

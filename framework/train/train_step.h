@@ -19,6 +19,7 @@
 #include "framework/optim/gradient_norm.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/parameter_arena.h"
+#include "framework/train/step_recorder.h"
 #include "framework/train/step_reports.h"
 
 namespace lockstep {
@@ -35,6 +36,7 @@ struct TrainStepOptions {
   double clip_norm = 0.0;  // 0: no clipping
   bool grad_norm = false;  // measure the norm also where nothing is clipped
   bool graph = true;       // GPU: replay the step as a CUDA graph; off, the same is enqueued anew in each step
+  bool timeline = false;   // record it, at the cost of some microseconds a bucket
   BucketerOptions buckets;
   BucketCaps caps;
   // bf16, on GPUs only: gradients are kept and reduced in bf16; with accumulation they are added up as always and only
@@ -73,6 +75,8 @@ class TrainStep {
 
   ParameterArena& arena() { return *arena_; }
   Optimizer& optimizer() { return *optimizer_; }
+  // When the last step whose result was taken came where; with options.timeline.
+  StepTimeline timeline() const { return recorder_->timeline(); }
   // Whether steps are replayed from now on.
   bool captured() const { return graphs_ != nullptr; }
 
@@ -91,8 +95,9 @@ class TrainStep {
 
   Place place_of(int micro) const { return {micro == 0, micro + 1 == options_.accumulate}; }
   void micro_step(const DeviceBatch& batch, Place place);
-  void finish_bucket(std::size_t bucket);
-  void finish_bucket_beside(std::size_t bucket);
+  void launched(std::size_t bucket);
+  void finish_beside(std::size_t bucket);
+  void finish(Range gradients);
   void update();
   void plan(const DeviceBatch& batch);
   void capture(const DeviceBatch& input);
@@ -109,6 +114,7 @@ class TrainStep {
   std::optional<ParameterArena> arena_;
   std::optional<GradientNorm> gradient_norm_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::shared_ptr<StepRecorder> recorder_;  // shared with hang reports
   std::optional<Bucketer> bucketer_;
   Work loss_reduced_;
   Tensor loss_;  // scalar: the mean over the global batch, summed up over micro-steps and ranks

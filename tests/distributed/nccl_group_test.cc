@@ -307,7 +307,7 @@ TEST(Gpu, NcclRunsInsideAGraph) {
     EXPECT_EQ(tensor.to_host<double>()[0], 2) << "a capture runs nothing";
     for (int i = 0; i < 3; ++i) {
       graph.launch();
-      group.watch("captured step");
+      group.watch([] { return "captured step"; });
     }
     step();  // eager work between replays
     graph.launch();
@@ -330,7 +330,7 @@ TEST(Gpu, NcclCapturedStepThatHangsIsFound) {
                                const std::string text = error_of([&] {
                                  if (group.rank() == 0) {
                                    graph.launch();
-                                   group.watch("captured step 2");
+                                   group.watch([] { return "captured step 2"; });
                                  }
                                  for (const auto end = Clock::now() + 20s; Clock::now() < end;
                                       std::this_thread::sleep_for(5ms))

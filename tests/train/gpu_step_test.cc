@@ -28,6 +28,7 @@
 #include "tests/support/random.h"
 #include "tests/support/seed.h"
 #include "tests/support/worlds.h"
+#include "tests/train/timeline_order.h"
 
 // The linker sends the framework's calls here (--wrap).
 namespace {
@@ -230,6 +231,26 @@ TEST(Gpu, AStepNeitherWaitsNorAllocates) {
         Tensor::from_host(std::span<const float>(std::vector<float>(kBatch * 28 * 28 * 6, 3.0F)), {kBatch, 28, 28, 6});
     step.run([&] { return batch; }, 0.05);
     EXPECT_EQ(kept.to_host<float>(), std::vector<float>(kBatch * 28 * 28 * 6, 3.0F));
+  }
+}
+
+TEST(Gpu, TimelineIsThatOfTheReplay) {
+  SKIP_WITHOUT_GPUS(1);
+  Context context(ContextOptions{.device = DeviceType::cuda});
+  const ContextScope scope(context);
+  const auto groups = make_local_groups(1);
+  TrainStep::LossFunction loss;
+  const std::unique_ptr<Module> model = large_mlp(loss);
+  TrainStep step(*model, loss, SgdConfig{}, *groups.front(), {.timeline = true, .caps = {.cap_mib = 8.0}});
+  const DeviceBatch batch = batch_of(0, 0);
+  StepTimeline before;
+  for (int i = 0; i < 4; ++i) {
+    step.run([&] { return batch; }, 0.01);
+    const StepTimeline timeline = step.timeline();
+    expect_in_order(timeline, step.arena());
+    EXPECT_LT(timeline.step_ms, 1000.0);
+    EXPECT_NE(timeline.step_ms, before.step_ms);
+    before = timeline;
   }
 }
 
