@@ -73,6 +73,46 @@ TEST(Gpu, MoreRanksThanGpusAreRefused) {
   expect_one_line(result.err, {"at most " + std::to_string(gpus()) + " ranks", "--device cpu"});
 }
 
+TEST(Gpu, ALossThatIsNoNumberEndsTheRun) {
+  SKIP_WITHOUT_GPUS(1);
+  for (const std::string graph : {"on", "off"}) {
+    const TemporaryDirectory runs;
+    const CommandResult result = run_gpu_command("train mlp --synthetic --device cuda --steps 200 --lr 1e30 --graph " +
+                                                 graph + " --out " + (runs / "nan"));
+    EXPECT_EQ(result.code, 1);
+    expect_one_line(result.err, {"the loss became", "in step", "--lr"});
+  }
+}
+
+TEST(Gpu, OutOfMemoryPrintsATableByPurpose) {
+  SKIP_WITHOUT_GPUS(1);
+  const TemporaryDirectory runs;
+  const CommandResult result = run_gpu_command(
+      "train vgg16 --synthetic --device cuda --ranks 1 --batch-per-rank 8000 --steps 2 --out " + (runs / "oom"));
+  EXPECT_EQ(result.code, 1);
+  for (const char* part :
+       {"out of memory on GPU 0", "asked for", "parameters", "activations", "communication", "free", "total"}) {
+    EXPECT_NE(result.err.find(part), std::string::npos) << "no '" << part << "' in: " << result.err;
+  }
+}
+
+TEST(Gpu, ADeviceThatIsNotThereIsNamed) {
+  SKIP_WITHOUT_GPUS(1);
+  const CommandResult result =
+      run_gpu_command("train mlp --synthetic --device cuda --steps 1", "CUDA_VISIBLE_DEVICES=99");
+  EXPECT_EQ(result.code, 2);
+  expect_one_line(result.err, {"--device cuda", "expected a GPU, got none"});
+}
+
+TEST(Gpu, DeterministicRunsHaveEqualBits) {
+  SKIP_WITHOUT_GPUS(1);
+  const TemporaryDirectory runs;
+  const std::string options = "lenet --deterministic --device cuda --ranks 1 --dropout 0.1 ";
+  const std::vector<double> one = losses_on(options, runs / "one");
+  EXPECT_EQ(one, losses_on(options, runs / "two"));
+  EXPECT_EQ(one, losses_on(options + "--graph off", runs / "eager"));
+}
+
 TEST(Gpu, ResumedRunContinuesTheLosses) {
   SKIP_WITHOUT_GPUS(1);
   const TemporaryDirectory runs;
