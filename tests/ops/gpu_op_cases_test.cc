@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 #include <random>
@@ -36,20 +37,28 @@ double norm(const Values& values) {
   return std::sqrt(squares);
 }
 
-// Holds the distance between two tensors to `tolerance` times the size of the expected one. A tensor whose elements are
-// all tiny is what rounding left of zero.
-void expect_close(const Values& expected, const Values& got, double tolerance, const std::string& what) {
+// Holds the distance between two tensors to `tolerance` times the size of the expected one, taken as at least `size`. A
+// tensor whose elements are all tiny is what rounding left of zero.
+void expect_close(const Values& expected, const Values& got, double tolerance, double size, const std::string& what) {
   ASSERT_EQ(expected.size(), got.size()) << what;
   Values difference(expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) difference[i] = got[i] - expected[i];
   const double smallest = 1e-2 * std::sqrt(static_cast<double>(expected.size()));
-  EXPECT_LE(norm(difference), tolerance * std::max(norm(expected), smallest)) << what;
+  EXPECT_LE(norm(difference), tolerance * std::max({norm(expected), smallest, size})) << what;
 }
 
-void expect_close(const OpResult& expected, const OpResult& got, double tolerance, const std::string& what) {
-  expect_close(expected.output, got.output, tolerance, what + ": output");
+// bf16_roundings: see OpCase.
+void expect_close(const OpResult& expected, const OpResult& got, double tolerance, int bf16_roundings,
+                  const std::string& what) {
+  expect_close(expected.output, got.output, tolerance, 0, what + ": output");
+  double largest = 0;
+  if (bf16_roundings > 0) {
+    tolerance = std::max(tolerance, bf16_roundings * 0x1p-8);
+    for (const Values& gradient : expected.gradients) largest = std::max(largest, norm(gradient));
+  }
   for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
-    expect_close(expected.gradients[i], got.gradients[i], tolerance, fmt::format("{}: gradient of input {}", what, i));
+    expect_close(expected.gradients[i], got.gradients[i], tolerance, largest,
+                 fmt::format("{}: gradient of input {}", what, i));
   }
 }
 
@@ -70,6 +79,7 @@ void expect_agreement(const OpCase& op_case, DType dtype, double tolerance) {
     for (const DType gradients : {DType::f32, DType::bf16}) {
       const double allowed = gradients == DType::bf16 ? std::max(tolerance, 1e-2) : tolerance;
       expect_close(expected, run_backward(op_case, values, dtype, start, gradients), allowed,
+                   dtype == DType::bf16 ? op_case.bf16_roundings : 0,
                    fmt::format("{}, gradients {} {}", dtype_name(dtype), start == nullptr ? "written in" : "added in",
                                dtype_name(gradients)));
     }

@@ -39,6 +39,10 @@ struct OpCase {
   std::vector<OpIndices> indices;
   std::function<Tensor(const OpArguments&)> forward;
   double f32_tolerance = 1e-5;  // allowed difference between f32 and f64, relative to the largest value of a tensor
+  // Of a composition: how many results are rounded to bf16 one after another, forward and back. Each may be off by
+  // 2^-8, and a gradient that is a small difference of large ones is as inexact as those: in bf16 gradients may be off
+  // by so many times 2^-8 of the largest of them. 0: as exact as a single op.
+  int bf16_roundings = 0;
   // For functions with kinks within: whether the arguments keep clear of them. Others are drawn again.
   std::function<bool(const OpArguments&)> suits = {};
 };
