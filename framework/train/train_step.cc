@@ -109,6 +109,7 @@ void TrainStep::plan(const DeviceBatch& batch) {
   if (recorder_) recorder_->mark_finished(0, {});
   reports_.write(loss_, nullptr, optimizer_->scalars());
   optimizer_->set_steps(0);
+  for (const Optimizer::State& moment : optimizer_->state()) moment.values.fill_zero();  // weight decay went into it
   context().synchronize();
   device_allocator(DeviceType::cuda).trim(MemoryPool::shared);
 }

@@ -45,7 +45,7 @@ void expect_the_cpus_losses(const std::string& options) {
   if (gpus() >= 2) expect_near(losses_on(options + " --device cuda --ranks 2", runs / "two"), cpu, 1e-4);
 }
 
-TEST(Gpu, MlpHasTheLossesOfTheCpu) { expect_the_cpus_losses("mlp --dropout 0.2 --clip 1"); }
+TEST(Gpu, MlpHasTheLossesOfTheCpu) { expect_the_cpus_losses("mlp --dropout 0.2 --clip 1 --weight-decay 0.01"); }
 TEST(Gpu, LenetHasTheLossesOfTheCpu) { expect_the_cpus_losses("lenet --dropout 0.1 --optimizer adamw"); }
 
 TEST(Gpu, AllVisibleOnesAreUsedByDefault) {

@@ -376,7 +376,8 @@ void add_compositions(Rows& rows) {
                         },
                     .f32_tolerance = 2e-5,
                     // Norm, GELU, sum, dropout and logits; the gradients of logits and dropout, that of the norm's
-                    // output in two writes, and that of its input.
+                    // output in two writes, and that of its input. PyTorch's bf16 is off by up to 7 times 2^-8 in 16
+                    // 000 draws of this chain, and by more than 1e-2 in a quarter of them.
                     .bf16_roundings = 10});
   }
 }
