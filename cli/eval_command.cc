@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/checkpoints.h"
 #include "cli/data_sources.h"
+#include "cli/link_option.h"
 #include "cli/placement.h"
 #include "framework/core/context.h"
 #include "framework/core/error.h"
@@ -27,6 +28,7 @@ struct EvalArguments {
   std::string checkpoint;
   std::string json;
   DeviceArguments device;
+  LinkArguments link;
   DataArguments data;
   std::int64_t batch_per_rank = 256;
 };
@@ -34,11 +36,13 @@ struct EvalArguments {
 template <class Visitor>
 void visit_fields(EvalArguments& arguments, Visitor&& visit) {
   visit_fields(arguments.device, visit);
+  visit_fields(arguments.link, visit);
   visit_fields(arguments.data, visit);
   visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in one forward pass");
 }
 
 void evaluate_as(const EvalArguments& arguments, const Dataset& dataset, World& world) {
+  const LinkWitness witness(arguments.link, world);
   const Model model =
       make_model(arguments.model, {.sample_shape = dataset.sample_shape(), .classes = dataset.num_classes()});
   const std::int64_t step = restore(arguments.checkpoint, *model.module, {}, world.group(), Surplus::ignore);
@@ -78,7 +82,9 @@ std::function<int(char** argv)> add_eval_command(CLI::App& app) {
   return [arguments](char** argv) {
     expect_known("model", arguments->model, model_names());
     expect(arguments->batch_per_rank >= 1, "--batch-per-rank: expected at least 1, got {}", arguments->batch_per_rank);
+    const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
+    if (placement.speaks_for_all()) print_kept_settings(policy);
     // Before ranks are started, so that what is wrong for all of them is said once.
     const CheckpointInfo info = checkpoint_of("--checkpoint", arguments->checkpoint, arguments->model);
     const std::unique_ptr<Dataset> dataset = open_validation_data(arguments->data, info.seed);

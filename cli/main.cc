@@ -16,7 +16,10 @@
 #include <vector>
 
 #include "cli/eval_command.h"
+#include "cli/topology_command.h"
 #include "cli/train_command.h"
+#include "cli/with_link_command.h"
+#include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
 #include "framework/core/version.h"
 
@@ -25,6 +28,7 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
+constexpr int kContradicted = 3;
 
 struct Command {
   const char* name;
@@ -65,15 +69,18 @@ int run(int argc, char** argv) {
   CLI::App app("Trains reference models by synchronous data parallelism.", "lockstep");
   app.set_version_flag("--version", [] { return version_text(); });
   app.require_subcommand(1);
-  const Command commands[] = {{"train", add_train_command(app)}, {"eval", add_eval_command(app)}};
+  const Command commands[] = {{"train", add_train_command(app)},
+                              {"eval", add_eval_command(app)},
+                              {"topology", add_topology_command(app)},
+                              {"with-link", add_with_link_command(app)}};
   app.allow_extras();
   for (CLI::App* command : app.get_subcommands({})) command->allow_extras();
 
   try {
     app.parse(argc, argv);
-    if (const auto extras = app.remaining(/*recurse=*/true); !extras.empty()) {
-      return report(unknown_argument(app, extras.front()), kWrongUsage);
-    }
+    std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+    std::erase(extras, "--");  // with-link's, which CLI11 counts among them
+    if (!extras.empty()) return report(unknown_argument(app, extras.front()), kWrongUsage);
     for (const Command& command : commands) {
       if (!app.got_subcommand(command.name)) continue;
       const int code = command.run(argv);
@@ -89,6 +96,8 @@ int run(int argc, char** argv) {
                   kWrongUsage);
   } catch (const std::invalid_argument& error) {
     return report(error.what(), kWrongUsage);
+  } catch (const LinkContradiction& error) {
+    return report(error.what(), kContradicted);
   } catch (const std::exception& error) {
     return report(error.what(), kFailed);
   }

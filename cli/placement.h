@@ -18,6 +18,8 @@ struct Placement {
   Environment environment;  // with --ranks taken into account: without a launcher, as many ranks are to be started
   int visible_gpus = 0;     // on --device cuda
 
+  // True in one process of the run: the one that starts the ranks, or rank 0 where another launcher does.
+  bool speaks_for_all() const { return environment.rank == 0 && environment.launcher != Launcher::lockstep; }
   // True where this process is to start the ranks rather than to be one.
   bool must_launch() const { return environment.launcher == Launcher::none && environment.world_size > 1; }
 };

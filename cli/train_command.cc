@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/checkpoints.h"
 #include "cli/data_sources.h"
+#include "cli/link_option.h"
 #include "cli/placement.h"
 #include "cli/progress.h"
 #include "cli/run_directory.h"
@@ -38,6 +39,7 @@ constexpr std::int64_t kDefaultBatchPerRank = 64;
 struct TrainArguments {
   std::string model;
   DeviceArguments device;
+  LinkArguments link;
   DataArguments data;
   std::optional<std::int64_t> batch_per_rank, global_batch, accumulate, steps, epochs;
   std::string optimizer = "sgd";
@@ -64,6 +66,7 @@ struct TrainArguments {
 template <class Visitor>
 void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit_fields(arguments.device, visit);
+  visit_fields(arguments.link, visit);
   visit_fields(arguments.data, visit);
   visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in a micro-step (B)");
   visit("--global-batch", arguments.global_batch,
@@ -131,7 +134,7 @@ void inherit_options(const CLI::App& app, TrainArguments& arguments) {
     } else {
       options["global-batch"] = config.at("global_batch");
     }
-    for (const char* place : {"device", "ranks", "threads"}) options[place] = nullptr;
+    for (const char* place : {"device", "ranks", "threads", "link", "require-proof"}) options[place] = nullptr;
     fill_from_json(app, arguments, options);
   } catch (const nlohmann::json::exception& error) {
     throw std::invalid_argument(
@@ -217,9 +220,21 @@ void check(const TrainArguments& arguments) {
          "--label-smoothing: expected a share in [0, 1), got {}", arguments.label_smoothing);
 }
 
+// A crash in between must not cost what was there.
+void write_json(const fs::path& file, const nlohmann::ordered_json& json) {
+  std::error_code failure;
+  fs::create_directories(file.parent_path(), failure);
+  const fs::path fresh = file.string() + ".new";
+  std::ofstream stream(fresh);
+  stream << as_text(json, 2) << "\n" << std::flush;
+  if (stream) fs::rename(fresh, file, failure);
+  if (!stream || failure) throw Error(fmt::format("{}: cannot be written", file.string()));
+}
+
 // Everything that is needed to repeat the run.
 void write_config(const fs::path& directory, const TrainArguments& arguments, const World& world,
-                  const Context& context, const BatchSplit& split, std::int64_t steps) {
+                  const Context& context, const BatchSplit& split, std::int64_t steps, const LinkPolicy& policy,
+                  const LinkProof& probe) {
   nlohmann::ordered_json config = {{"version", std::string(version())},
                                    {"model", arguments.model},
                                    {"options", to_json(arguments)},
@@ -230,7 +245,9 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
                                    {"batch_per_rank", split.batch_per_rank},
                                    {"accumulate", split.accumulate},
                                    {"global_batch", split.global_batch()},
-                                   {"steps", steps}};
+                                   {"steps", steps},
+                                   {"link", to_json(policy)}};
+  config["link"]["probe"] = to_json(probe);
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
     const auto equals = text.find('=');
@@ -238,13 +255,7 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
       config["environment"][text.substr(0, equals)] = text.substr(equals + 1);
     }
   }
-  std::error_code failure;
-  fs::create_directories(directory, failure);
-  const fs::path fresh = directory / "config.json.new";  // a crash in between must not cost the old one
-  std::ofstream stream(fresh);
-  stream << as_text(config, 2) << "\n" << std::flush;
-  if (stream) fs::rename(fresh, directory / "config.json", failure);
-  if (!stream || failure) throw Error(fmt::format("{}: cannot be written", (directory / "config.json").string()));
+  write_json(directory / "config.json", config);
 }
 
 // "2 ranks x 8 threads", "2 GPUs (NVIDIA H200)"
@@ -259,8 +270,9 @@ std::string describe(const Environment& environment, const Context& context) {
   return fmt::format("{} rank{} x {} thread{}", ranks, ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s");
 }
 
-void train_as(const TrainArguments& arguments, const DataSources& data, World& world) {
+void train_as(const TrainArguments& arguments, const DataSources& data, const LinkPolicy& policy, World& world) {
   expect_agreement(world.group(), "options", text_of(arguments));
+  LinkWitness witness(arguments.link, world);
   const Model model = make_model(
       arguments.model,
       {.sample_shape = data.train->sample_shape(), .classes = data.train->num_classes(), .dropout = arguments.dropout});
@@ -274,20 +286,31 @@ void train_as(const TrainArguments& arguments, const DataSources& data, World& w
 
   std::optional<Progress> progress;
   if (world.rank() == 0) {
-    write_config(options.run_dir, arguments, world, context(), options.split, options.steps);
+    write_config(options.run_dir, arguments, world, context(), options.split, options.steps, policy,
+                 witness.probe());
     progress.emplace(trainer.steps_done(), options.steps);
     fmt::print("{} on {}: {}, {} samples a step, {} steps\n", arguments.model, data.train->info().name,
                describe(world.environment(), context()), options.split.global_batch(), options.steps);
+    fmt::print("{}\n", cli::describe(policy, witness.probe()));
     std::fflush(stdout);
   }
+  const std::int64_t first_step = trainer.steps_done();
+  witness.begin();
   const std::optional<EvalResult> result = trainer.run([&](const StepMetrics& metrics) {
     if (progress) progress->update(metrics);
   });
+  const auto reduced_bytes = static_cast<double>((trainer.steps_done() - first_step) * trainer.reduced_bytes_per_step());
+  const LinkProof proof = witness.end(all_reduce_wire_bytes(reduced_bytes, world.size()));
   if (world.rank() == 0) {
+    write_json(options.run_dir / "link.json", {{"probe", to_json(witness.probe())}, {"training", to_json(proof)}});
+    if (witness.probe().verdict == Verdict::proven) {
+      fmt::print("link {} in training: {}: {}\n", arguments.link.link, verdict_name(proof.verdict), proof.reason);
+    }
     if (result)
       fmt::print("test accuracy {:.4f}, loss {:.4f} ({} samples)\n", result->accuracy, result->loss, result->samples);
     fmt::print("run directory {}\n", options.run_dir.string());
   }
+  expect_proof(arguments.link, proof);
 }
 
 void preflight(const TrainArguments& arguments, const DataSources& data, int ranks) {
@@ -303,12 +326,13 @@ void preflight(const TrainArguments& arguments, const DataSources& data, int ran
          arguments.resume, info.step, options.steps);
 }
 
-void run_rank(const TrainArguments& arguments, const DataSources& data, const Placement& placement) {
+void run_rank(const TrainArguments& arguments, const DataSources& data, const Placement& placement,
+              const LinkPolicy& policy) {
   Context context(context_of(arguments.device, placement));
   const ContextScope scope(context);
   context.random.seed = arguments.seed;
   World world(placement.environment, {.timeout = kRankDeadline});
-  world.run([&] { train_as(arguments, data, world); });
+  world.run([&] { train_as(arguments, data, policy, world); });
 }
 
 }  // namespace
@@ -327,7 +351,9 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
     expect_known("model", arguments->model, model_names());
     if (!arguments->resume.empty()) inherit_options(*command, *arguments);
     check(*arguments);
+    const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
+    if (placement.speaks_for_all()) print_kept_settings(policy);
     expect(arguments->grad_dtype == "f32" || placement.device == DeviceType::cuda,
            "--grad-dtype {}: expected a GPU, got CPU ranks, whose gradients are f32", arguments->grad_dtype);
     const DataSources data = open_data(arguments->data, arguments->seed);
@@ -336,7 +362,7 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
       preflight(*arguments, data, placement.environment.world_size);
     }
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
-    run_rank(*arguments, data, placement);
+    run_rank(*arguments, data, placement, policy);
     return 0;
   };
 }

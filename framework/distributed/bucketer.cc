@@ -123,6 +123,15 @@ void Bucketer::wait(std::size_t bucket) {
   if (options_.overlap != Overlap::naive) take_off_wire(arena_.buckets()[bucket].range);
 }
 
+std::int64_t Bucketer::reduced_bytes() const {
+  std::int64_t count = arena_.whole().count;
+  if (options_.overlap == Overlap::naive) {
+    count = 0;
+    for (const ArenaSlot& slot : arena_.slots()) count += slot.range.count;
+  }
+  return count * dtype_bytes((wire_.defined() ? wire_ : arena_.grads()).dtype());
+}
+
 void Bucketer::finish() {
   flush();
   for (std::size_t i = 0; i < buckets_.size(); ++i) wait(i);

@@ -61,6 +61,9 @@ class Bucketer final : public GradientSink {
   // flush(), then wait() for every bucket.
   void finish();
 
+  // What this rank gives to the all-reduces of a step.
+  std::int64_t reduced_bytes() const;
+
  private:
   void complete(const Parameter& parameter);
   void launch_complete_buckets();

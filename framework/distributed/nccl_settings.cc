@@ -71,7 +71,7 @@ NcclSettings NcclSettings::of_process() {
 }
 
 NcclSetting NcclSettings::nvls() const {
-  return find("NCCL_NVLS_ENABLE").value_or(NcclSetting{"NCCL_NVLS_ENABLE", "0", "lockstep"});
+  return find("NCCL_NVLS_ENABLE").value_or(NcclSetting{"NCCL_NVLS_ENABLE", "0", kSetByLockstep});
 }
 
 std::optional<NcclSetting> NcclSettings::find(std::string_view name) const {

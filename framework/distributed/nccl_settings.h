@@ -12,8 +12,9 @@ namespace lockstep {
 struct NcclSetting {
   std::string name;
   std::string value;
-  std::string source;  // "the environment", or the path of a file
+  std::string source;  // "the environment", the path of a file, or kSetByLockstep
 };
+inline constexpr const char* kSetByLockstep = "lockstep";
 
 class NcclSettings {
  public:

@@ -20,6 +20,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kWrap = std::uint64_t{1} << 32;
 constexpr double kMostPcieBytesPerSecond = 128e9;  // generation 6 x16
+constexpr std::chrono::milliseconds kPciePeriod{5};
+constexpr std::chrono::milliseconds kLookPeriod{500};
 // Between a counter's reading and the clock's.
 constexpr double kLateness = 0.005;
 
@@ -72,34 +74,11 @@ class NvlinkCounter {
   std::uint64_t unit_ = 1024;
 };
 
-// Reads the PCIe counters until it is stopped.
-class PcieSampler {
+// The PCIe bytes of both directions, as far as they were sampled.
+class PcieCounters {
  public:
-  PcieSampler(const Nvml& nvml, int gpu, std::chrono::milliseconds period) : nvml_(nvml), gpu_(gpu), period_(period) {
-    sample();
-    thread_ = std::thread([this] {
-      std::unique_lock lock(mutex_);
-      while (!stopped_.wait_for(lock, period_, [this] { return stop_; })) sample();
-    });
-  }
-  ~PcieSampler() { stop(); }
-  PcieSampler(const PcieSampler&) = delete;
-  PcieSampler& operator=(const PcieSampler&) = delete;
+  PcieCounters(const Nvml& nvml, int gpu) : nvml_(nvml), gpu_(gpu) {}
 
-  void stop() {
-    if (!thread_.joinable()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    stopped_.notify_one();
-    thread_.join();
-    sample();
-  }
-  ByteCount sent() const { return sent_.total(); }
-  ByteCount received() const { return received_.total(); }
-
- private:
   void sample() {
     constexpr NvmlField kFields[] = {kPcieSentBytes, kPcieReceivedBytes};
     const auto values = nvml_.read(gpu_, kFields);
@@ -107,7 +86,10 @@ class PcieSampler {
     sent_.add(values[0], now);
     received_.add(values[1], now);
   }
+  ByteCount sent() const { return sent_.total(); }
+  ByteCount received() const { return received_.total(); }
 
+ private:
   static double most_bytes_per_s(const Nvml& nvml, int gpu) {
     const PcieLink link{nvml.max_pcie_generation(gpu).value_or(0), nvml.max_pcie_width(gpu).value_or(0)};
     return link.peak_gb_s() > 0 ? link.peak_gb_s() * 1e9 : kMostPcieBytesPerSecond;
@@ -115,9 +97,34 @@ class PcieSampler {
 
   const Nvml& nvml_;
   int gpu_;
-  std::chrono::milliseconds period_;
   UnwrappedCounter sent_{most_bytes_per_s(nvml_, gpu_)};
   UnwrappedCounter received_{most_bytes_per_s(nvml_, gpu_)};
+};
+
+// Calls `look` every `period` from a thread, and, with true, at once and at the end.
+class Watch {
+ public:
+  Watch(std::chrono::milliseconds period, std::function<void(bool at_edge)> look) : look_(std::move(look)) {
+    look_(true);
+    thread_ = std::thread([this, period] {
+      std::unique_lock lock(mutex_);
+      while (!stopped_.wait_for(lock, period, [this] { return stop_; })) look_(false);
+    });
+  }
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    stopped_.notify_one();
+    thread_.join();
+    look_(true);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  std::function<void(bool at_edge)> look_;
   std::mutex mutex_;
   std::condition_variable stopped_;
   bool stop_ = false;
@@ -138,9 +145,10 @@ class NvmlLinkCounters final : public LinkCounters {
 
   void start() override {
     active_ = any_active_link();
-    disturbance_ = find_disturbance();
+    disturbance_.clear();
     pcie_.reset();
-    if (options_.pcie) pcie_.emplace(*nvml_, gpu_, options_.pcie_period);
+    if (options_.pcie) pcie_.emplace(*nvml_, gpu_);
+    watch_.emplace(options_.pcie ? kPciePeriod : kLookPeriod, [this](bool at_edge) { look(at_edge); });
     sent_before_ = sent_.sum();
     received_before_ = received_.sum();
   }
@@ -151,14 +159,10 @@ class NvmlLinkCounters final : public LinkCounters {
     traffic.nvlink_received = difference(received_before_, received_.sum());
     traffic.nvlink_active = active_ || any_active_link();
     if (!traffic.nvlink_active) traffic.nvlink_sent = traffic.nvlink_received = {0, {}};
-    if (pcie_) {
-      pcie_->stop();
-      traffic.pcie_sent = pcie_->sent();
-      traffic.pcie_received = pcie_->received();
-    } else {
-      traffic.pcie_sent = traffic.pcie_received = unreadable("not counted");
-    }
-    traffic.disturbance = disturbance_.empty() ? find_disturbance() : disturbance_;
+    watch_.reset();
+    traffic.pcie_sent = pcie_ ? pcie_->sent() : unreadable("not counted");
+    traffic.pcie_received = pcie_ ? pcie_->received() : unreadable("not counted");
+    traffic.disturbance = disturbance_;
     return traffic;
   }
 
@@ -166,6 +170,14 @@ class NvmlLinkCounters final : public LinkCounters {
   bool any_active_link() const {
     const auto links = nvml_->nvlinks(gpu_);
     return !links || std::find(links->begin(), links->end(), true) != links->end();
+  }
+
+  void look(bool at_edge) {
+    if (pcie_) pcie_->sample();
+    const Clock::time_point now = Clock::now();
+    if (!disturbance_.empty() || (!at_edge && now < next_look_)) return;
+    next_look_ = now + kLookPeriod;
+    disturbance_ = find_disturbance();
   }
 
   std::string find_disturbance() const {
@@ -185,9 +197,11 @@ class NvmlLinkCounters final : public LinkCounters {
   NvlinkCounter sent_;
   NvlinkCounter received_;
   NvmlAnswer<std::uint64_t> sent_before_, received_before_;
-  std::optional<PcieSampler> pcie_;
   bool active_ = true;
+  std::optional<PcieCounters> pcie_;
   std::string disturbance_;
+  Clock::time_point next_look_;  // for other users
+  std::optional<Watch> watch_;
 };
 
 class NoLinkCounters final : public LinkCounters {

@@ -22,7 +22,7 @@ struct LinkTraffic {
   std::string disturbance;    // "process 4711 is on the GPU too"; empty where there was none
 };
 
-// Of one GPU.
+// Of one GPU. From start() to stop() a thread looks for other users, and follows counters that wrap.
 class LinkCounters {
  public:
   virtual ~LinkCounters() = default;
@@ -31,9 +31,8 @@ class LinkCounters {
 };
 
 struct LinkCountersOptions {
-  // The PCIe counters wrap at 32 bits, which takes 68 ms at the full rate of generation 5: a thread reads them.
+  // They wrap at 32 bits, which takes 68 ms at the full rate of generation 5, and so must be read all the time.
   bool pcie = true;
-  std::chrono::milliseconds pcie_period{5};
   // Whether a process on the GPU belongs to what is measured. By default: this process.
   std::function<bool(unsigned pid)> is_own;
   // A container sees its own processes under numbers of the host: so many unknown ones are its own, where no known one

@@ -55,6 +55,12 @@ std::string describe(LinkMode mode, NvlinkPresence nvlink) {
 // As NCCL reads a number: the digits it begins with, in base 8, 10 or 16, else 0.
 long long number_of(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 0); }
 
+bool meets(const NcclSetting& setting, const Need& need) {
+  const long long value = number_of(setting.value);
+  const bool is_disable = setting.name.find("DISABLE") != std::string::npos;  // 1 disables, any other number does not
+  return is_disable ? (value == 1) == (number_of(need.value) == 1) : value == number_of(need.value);
+}
+
 [[noreturn]] void contradict(LinkMode mode, const NcclSetting& setting, const std::string& expected) {
   throw LinkContradiction(fmt::format("link mode {}: expected {}, got {}={} from {}; unset it or choose another mode",
                                       link_mode_name(mode), expected, setting.name, setting.value, setting.source));
@@ -96,10 +102,8 @@ LinkPolicy link_policy(LinkMode mode, NvlinkPresence nvlink, const NcclSettings&
     names_nvls = names_nvls || std::string_view(need.name) == "NCCL_NVLS_ENABLE";
     needs_p2p_off = needs_p2p_off || (std::string_view(need.name) == "NCCL_P2P_DISABLE" && need.value[0] == '1');
     const auto setting = settings.find(need.name);
-    if (setting && number_of(setting->value) != number_of(need.value)) {
-      contradict(mode, *setting, fmt::format("{}={}", need.name, need.value));
-    }
-    policy.variables.push_back(setting.value_or(NcclSetting{need.name, need.value, "lockstep"}));
+    if (setting && !meets(*setting, need)) contradict(mode, *setting, fmt::format("{}={}", need.name, need.value));
+    policy.variables.push_back(setting.value_or(NcclSetting{need.name, need.value, kSetByLockstep}));
   }
   expect_no_opponent(mode, needs_p2p_off, settings);
   if (!names_nvls) policy.variables.push_back(settings.nvls());

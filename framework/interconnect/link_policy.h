@@ -31,7 +31,7 @@ enum class NvlinkPresence : std::uint8_t { absent, present, unknown };
 struct LinkPolicy {
   LinkMode mode = LinkMode::automatic;
   std::string description;             // what the mode means on this machine
-  std::vector<NcclSetting> variables;  // all that it depends on, NCCL_NVLS_ENABLE always; those it sets: by "lockstep"
+  std::vector<NcclSetting> variables;  // all that it depends on, NCCL_NVLS_ENABLE always; those it sets: kSetByLockstep
 };
 
 // What `mode` needs where `settings` are in force. A value that the user or a file has set wins, also over the 0 that

@@ -127,6 +127,8 @@ GpuPair read_pair(const Nvml& nvml, int a, int b, const std::vector<GpuNode>& gp
   if (forth.direct > 0 || (nvlink_works && forth.switched > 0 && back.switched > 0)) {
     pair.path = forth.direct > 0 ? GpuPath::nvlink : GpuPath::nvswitch;
     pair.nvlinks = forth.direct > 0 ? forth.direct : std::min(forth.switched, back.switched);
+    // Nobody tells where an inactive link would end: to the switches it is one of theirs, else it counts for no pair.
+    pair.most_nvlinks = forth.direct > 0 ? forth.direct : std::min(first.nvlinks, second.nvlinks);
     pair.peak_gb_s = pair.nvlinks * std::min(first.nvlink_gb_s, second.nvlink_gb_s);
     pair.expected_gb_s = kNvlinkReached * pair.peak_gb_s;
   } else if (pair.peer_obstacle.empty() && pair.pcie_path && *pair.pcie_path <= PciePath::switches) {

@@ -77,6 +77,8 @@ class TrainStep {
   Optimizer& optimizer() { return *optimizer_; }
   // When the last step whose result was taken came where; with options.timeline.
   StepTimeline timeline() const { return recorder_->timeline(); }
+  // See Bucketer.
+  std::int64_t reduced_bytes() const { return bucketer_->reduced_bytes(); }
   // Whether steps are replayed from now on.
   bool captured() const { return graphs_ != nullptr; }
 

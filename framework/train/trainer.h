@@ -60,6 +60,8 @@ class Trainer {
 
   std::int64_t steps_done() const { return step_->optimizer().steps(); }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  // What this rank gives to the all-reduces of gradients in a step.
+  std::int64_t reduced_bytes_per_step() const { return step_->reduced_bytes(); }
 
  private:
   StepMetrics finish_step();

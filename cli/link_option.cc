@@ -1,0 +1,122 @@
+#include "cli/link_option.h"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "framework/core/context.h"
+#include "framework/core/error.h"
+#include "framework/core/gpu.h"
+#include "framework/interconnect/link_probe.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::unique_ptr<LinkCounters> counters_of_own_gpu(const LinkCountersOptions& options) {
+  if constexpr (kernels::kHasCuda) {
+    if (context().device() == DeviceType::cuda) return make_link_counters(Nvml::open(), selected_gpu().uuid, options);
+  }
+  return nullptr;
+}
+
+LinkProof probe(LinkMode mode, World& world) {
+  const auto unproven = [mode](std::string why) {
+    return LinkProof{.mode = mode, .verdict = Verdict::unproven, .reason = std::move(why)};
+  };
+  const auto counters = counters_of_own_gpu({});
+  if (!counters) return unproven("the ranks are on CPUs, whose bytes take no link between GPUs");
+  if (!world.environment().single_host()) return unproven("the ranks are on several hosts");
+  return probe_link(mode, world.group(), *counters);
+}
+
+std::string describe(const ByteCount& sent, const ByteCount& received) {
+  if (!sent || !received) return sent ? received.why_not : sent.why_not;
+  return fmt::format("{:.2f} GB out, {:.2f} GB in", static_cast<double>(*sent) / 1e9,
+                     static_cast<double>(*received) / 1e9);
+}
+
+nlohmann::ordered_json to_json(const ByteCount& count) {
+  if (count) return *count;
+  return {{"not", count.why_not}};
+}
+
+}  // namespace
+
+LinkPolicy switch_link(const LinkArguments& arguments) { return apply_link_mode(parse_link_mode(arguments.link)); }
+
+void print_kept_settings(const LinkPolicy& policy) {
+  for (const NcclSetting& variable : policy.variables) {
+    if (variable.source == kSetByLockstep) continue;
+    fmt::print("link {}: {}={} from {} is kept\n", link_mode_name(policy.mode), variable.name, variable.value,
+               variable.source);
+  }
+}
+
+LinkWitness::LinkWitness(const LinkArguments& arguments, World& world)
+    : group_(world.group()),
+      probe_(cli::probe(parse_link_mode(arguments.link), world)) {
+  expect_proof(arguments, probe_);
+  // Only a proven probe leaves something to be seen in the training: NVLink alone, since PCIe would need a thread.
+  if (probe_.verdict == Verdict::proven) counters_ = counters_of_own_gpu({.pcie = false});
+}
+
+void LinkWitness::begin() {
+  if (counters_) counters_->start();
+}
+
+LinkProof LinkWitness::end(double wire_bytes) {
+  if (!counters_) return judge_training(probe_, wire_bytes, {});
+  return judge_training(probe_, wire_bytes, gather_traffic(group_, counters_->stop()));
+}
+
+void expect_proof(const LinkArguments& arguments, const LinkProof& proof) {
+  const char* mode = link_mode_name(proof.mode);
+  if (proof.verdict == Verdict::contradicted) {
+    throw LinkContradiction(fmt::format("--link {}: contradicted: {}; see lockstep topology", mode, proof.reason));
+  }
+  if (proof.verdict == Verdict::unproven && arguments.require_proof) {
+    throw LinkContradiction(fmt::format("--link {}: unproven, and --require-proof is given: {}", mode, proof.reason));
+  }
+}
+
+std::string describe(const LinkPolicy& policy, const LinkProof& proof) {
+  std::string nvls = "off";
+  for (const NcclSetting& variable : policy.variables) {
+    if (variable.name == "NCCL_NVLS_ENABLE" && std::strtol(variable.value.c_str(), nullptr, 0) != 0) nvls = "allowed";
+  }
+  return fmt::format("link {} ({}), NVLS {}: {}: {}", link_mode_name(policy.mode), policy.description, nvls,
+                     verdict_name(proof.verdict), proof.reason);
+}
+
+std::string describe(const LinkTraffic& traffic) {
+  return fmt::format("NVLink {}; PCIe {}", describe(traffic.nvlink_sent, traffic.nvlink_received),
+                     describe(traffic.pcie_sent, traffic.pcie_received));
+}
+
+nlohmann::ordered_json to_json(const LinkPolicy& policy) {
+  nlohmann::ordered_json json{{"mode", link_mode_name(policy.mode)}, {"description", policy.description}};
+  for (const NcclSetting& variable : policy.variables) json["variables"][variable.name] = variable.value;
+  return json;
+}
+
+nlohmann::ordered_json to_json(const LinkProof& proof) {
+  nlohmann::ordered_json json{{"mode", link_mode_name(proof.mode)},
+                              {"verdict", verdict_name(proof.verdict)},
+                              {"reason", proof.reason},
+                              {"over_nvlink", proof.over_nvlink},
+                              {"expected_bytes", proof.expected_bytes}};
+  json["gpus"] = nlohmann::ordered_json::array();
+  for (const LinkTraffic& traffic : proof.ranks) {
+    json["gpus"].push_back({{"nvlink_sent_bytes", to_json(traffic.nvlink_sent)},
+                            {"nvlink_received_bytes", to_json(traffic.nvlink_received)},
+                            {"pcie_sent_bytes", to_json(traffic.pcie_sent)},
+                            {"pcie_received_bytes", to_json(traffic.pcie_received)},
+                            {"nvlink_active", traffic.nvlink_active},
+                            {"disturbance", traffic.disturbance}});
+  }
+  return json;
+}
+
+}  // namespace lockstep::cli

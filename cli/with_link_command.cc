@@ -1,0 +1,161 @@
+#include "cli/with_link_command.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/link_option.h"
+#include "cli/supervised_process.h"
+#include "framework/core/error.h"
+#include "framework/interconnect/nccl_log.h"
+#include "framework/interconnect/visible_gpus.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int kContradicted = 3;
+
+struct WithLinkArguments {
+  LinkArguments link;
+  std::vector<std::string> command;
+  std::string json;
+};
+
+// The counters of the GPUs that the program can see.
+class ProgramCounters {
+ public:
+  ProgramCounters() : nvml_(Nvml::open()) {
+    if (!nvml_) return;
+    const LinkCountersOptions options{.is_own = [this](unsigned pid) { return is_own(pid); },
+                                      .own_under_other_numbers = 0};
+    gpus_ = visible_gpus(**nvml_);
+    for (const int gpu : gpus_) {
+      counters_.push_back(make_link_counters(nvml_, (*nvml_)->uuid(gpu).value_or(""), options));
+      counters_.back()->start();
+    }
+  }
+
+  // From here to ended() the program's processes may be on the GPUs.
+  void started() { running_ = true; }
+  std::vector<LinkTraffic> ended() {
+    running_ = false;
+    std::vector<LinkTraffic> traffic;
+    for (const auto& counters : counters_) traffic.push_back(counters->stop());
+    return traffic;
+  }
+
+  // NVML's number of the i-th.
+  int gpu(std::size_t i) const { return gpus_[i]; }
+  const std::string& why_none() const { return nvml_.why_not; }
+
+ private:
+  // In a container the driver may tell numbers of the host, under which nothing is found here.
+  bool is_own(unsigned pid) const {
+    return running_ && (is_own_process(pid) || !std::filesystem::exists(fmt::format("/proc/{}", pid)));
+  }
+
+  NvmlAnswer<std::shared_ptr<const Nvml>> nvml_;
+  std::atomic<bool> running_ = false;
+  std::vector<int> gpus_;
+  std::vector<std::unique_ptr<LinkCounters>> counters_;
+};
+
+// Makes NCCL write its log to files of ours, unless the user has it logged already.
+class LogFiles {
+ public:
+  LogFiles() {
+    const NcclSettings settings = NcclSettings::of_process();
+    if (settings.find("NCCL_DEBUG") || settings.find("NCCL_DEBUG_FILE")) return;
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-nccl-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) return;  // then there is no log
+    folder_ = name;
+    ::setenv("NCCL_DEBUG", "INFO", 1);
+    ::setenv("NCCL_DEBUG_FILE", (folder_ / "%h.%p").c_str(), 1);
+  }
+  ~LogFiles() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  LogFiles(const LogFiles&) = delete;
+  LogFiles& operator=(const LogFiles&) = delete;
+
+  NcclLog read() const {
+    NcclLog log;
+    std::error_code ignored;
+    if (folder_.empty()) return log;
+    for (const auto& file : std::filesystem::directory_iterator(folder_, ignored)) {
+      std::ifstream stream(file.path());
+      log.read(stream);
+    }
+    return log;
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+int run(const WithLinkArguments& arguments) {
+  const LinkPolicy policy = switch_link(arguments.link);
+  const LogFiles logs;
+  ProgramCounters counters;
+  const auto begin = std::chrono::steady_clock::now();
+  SupervisedProcess process(arguments.command);
+  counters.started();
+  const int code = process.wait();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  LinkProof proof = judge_program(policy.mode, counters.ended());
+  if (proof.ranks.empty() && !counters.why_none().empty()) proof.reason = counters.why_none();
+  const NcclLog log = logs.read();
+  if (const std::string doubt = contradiction(policy, log); !doubt.empty() && proof.verdict == Verdict::proven) {
+    proof.verdict = Verdict::unproven;
+    proof.reason += "; but " + doubt;
+  }
+
+  // What the program prints to its output stays as it is.
+  for (const NcclSetting& variable : policy.variables) {
+    if (variable.source == kSetByLockstep) continue;
+    fmt::print(stderr, "lockstep with-link: {}={} from {} was kept\n", variable.name, variable.value, variable.source);
+  }
+  for (std::size_t i = 0; i < proof.ranks.size(); ++i) {
+    fmt::print(stderr, "lockstep with-link: GPU {}: {}\n", counters.gpu(i), describe(proof.ranks[i]));
+  }
+  if (!log.empty()) fmt::print(stderr, "lockstep with-link: NCCL {}: {}\n", log.version, log.to_string());
+  fmt::print(stderr, "lockstep with-link: {:.2f} s, exit code {}; {}\n", seconds, code, describe(policy, proof));
+  if (!arguments.json.empty()) {
+    nlohmann::ordered_json json{{"command", arguments.command}, {"exit_code", code}, {"seconds", seconds},
+                                {"link", to_json(policy)},      {"proof", to_json(proof)}};
+    if (!log.empty()) json["nccl"] = {{"version", log.version}, {"connections", log.to_string()}};
+    std::ofstream stream(arguments.json);
+    stream << as_text(json, 2) << "\n" << std::flush;
+    if (!stream) throw Error(fmt::format("--json {}: cannot be written", arguments.json));
+  }
+  if (code != 0) return code;
+  const bool insufficient = proof.verdict == Verdict::contradicted ||
+                            (proof.verdict == Verdict::unproven && arguments.link.require_proof);
+  return insufficient ? kContradicted : 0;
+}
+
+}  // namespace
+
+std::function<int(char** argv)> add_with_link_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("with-link", "Any program that uses NCCL under a link mode, with the proof");
+  auto arguments = std::make_shared<WithLinkArguments>();
+  command->add_option("MODE", arguments->link.link, "auto, nvlink, pcie (NVLink forced off) or net")->required();
+  command->add_option("COMMAND", arguments->command, "after --: the program and its arguments")->required();
+  command->add_flag("--require-proof", arguments->link.require_proof,
+                    "end with exit code 3 where the link cannot be proven");
+  command->add_option("--json", arguments->json, "write variables, counters and verdict to this file")
+      ->check(whole_value<std::string>);
+  return [arguments](char** /*argv*/) { return run(*arguments); };
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,288 @@
+// The switch, the proof and the topology as a user meets them, on machines that a fake driver library makes up.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/cli/command.h"
+#include "tests/support/fake_nvml.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+using testing::fake_h200;
+using testing::fake_machine;
+using testing::FakeNvml;
+
+const char* const kTraining = "train mlp --synthetic --global-batch 64 --threads 1 --steps 2 --device cpu ";
+const char* const kStaged = "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer";
+
+json read_json(const std::string& file) {
+  std::ifstream stream(file);
+  return json::parse(stream);
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Two GPUs whose counters are what two files hold, for a program to write: NVLink in KiB, PCIe in bytes.
+class CountedMachine {
+ public:
+  CountedMachine() : nvml_(machine()) {
+    std::ofstream(nvlink()) << 1000;
+    std::ofstream(pcie()) << 4'000'000'000;  // about to wrap
+  }
+
+  // Shell text that moves so many bytes over each of the links, as far as the driver knows. In steps, as PCIe cannot
+  // move more at once than it could in the time.
+  std::string moves(double nvlink_bytes, double pcie_bytes) const {
+    const auto grow = [](const std::string& file, double bytes) {
+      return "echo $(($(cat " + file + ") + " + std::to_string(static_cast<long>(bytes / 5)) + ")) > " + file +
+             ".new && mv " + file + ".new " + file + "; ";
+    };
+    return "for i in 1 2 3 4 5; do " + grow(nvlink(), nvlink_bytes / 1024) + grow(pcie(), pcie_bytes) +
+           "sleep 0.02; done";
+  }
+
+ private:
+  json machine() const {
+    auto gpus = std::vector{fake_h200(0), fake_h200(1)};
+    for (auto& gpu : gpus) {
+      for (const char* field : {"138", "139"}) gpu["counters"][field] = {{"file", nvlink()}};
+      for (const char* field : {"197", "198"}) gpu["counters"][field] = {{"file", pcie()}, {"wrap_bits", 32}};
+    }
+    return fake_machine(gpus);
+  }
+  std::string nvlink() const { return folder_ / "nvlink"; }
+  std::string pcie() const { return folder_ / "pcie"; }
+
+  TemporaryDirectory folder_;
+  FakeNvml nvml_;
+};
+
+CommandResult with_link(const std::string& options, const std::string& shell, const std::string& environment = "") {
+  return run_gpu_command("with-link " + options + " -- sh -c '" + shell + "'", environment);
+}
+
+TEST(WithLink, TheProgramSeesTheVariablesOfTheMode) {
+  for (const char* mode : {"auto", "nvlink", "pcie", "net"}) {
+    const CommandResult result = with_link(mode, "env", "-u NCCL_NVLS_ENABLE");
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(contains(result.out, "NCCL_NVLS_ENABLE=0\n")) << mode << result.out;
+    EXPECT_EQ(contains(result.out, "NCCL_P2P_DISABLE=1\n"), mode == std::string("pcie") || mode == std::string("net"));
+    EXPECT_TRUE(contains(with_link(mode, "env", "NCCL_NVLS_ENABLE=").out, "NCCL_NVLS_ENABLE=0\n")) << mode;
+  }
+  const CommandResult chosen = with_link("nvlink", "env", "NCCL_NVLS_ENABLE=1");
+  EXPECT_TRUE(contains(chosen.out, "NCCL_NVLS_ENABLE=1\n")) << chosen.out;
+  EXPECT_TRUE(contains(chosen.err, "NCCL_NVLS_ENABLE=1 from the environment was kept")) << chosen.err;
+  EXPECT_TRUE(contains(chosen.err, "NVLS allowed")) << chosen.err;
+}
+
+TEST(WithLink, TheBytesDecide) {
+  const CountedMachine machine;
+  const CommandResult staged = with_link("pcie", machine.moves(0, 400e6));
+  EXPECT_EQ(staged.code, 0) << staged.err;
+  EXPECT_TRUE(contains(staged.err, ": proven: NVLink carried 0.00 GB")) << staged.err;
+  EXPECT_TRUE(contains(staged.err, kStaged)) << staged.err;
+  EXPECT_TRUE(contains(staged.err, "NVLS off")) << staged.err;
+  const CommandResult leaking = with_link("pcie", machine.moves(400e6, 100e6));
+  EXPECT_EQ(leaking.code, 3) << leaking.err;
+  EXPECT_TRUE(contains(leaking.err, "contradicted")) << leaking.err;
+  EXPECT_EQ(with_link("nvlink --require-proof", machine.moves(400e6, 100e6)).code, 0);
+  EXPECT_EQ(with_link("nvlink", machine.moves(0, 400e6)).code, 3);
+  const CommandResult idle = with_link("pcie", machine.moves(0, 0));
+  EXPECT_EQ(idle.code, 0) << idle.err;
+  EXPECT_TRUE(contains(idle.err, "unproven")) << idle.err;
+  EXPECT_EQ(with_link("pcie --require-proof", machine.moves(0, 0)).code, 3);
+}
+
+TEST(WithLink, NcclsOwnLogIsHeardToo) {
+  const CountedMachine machine;
+  const auto logging = [&](const std::string& transport) {
+    // As NCCL does, to the file that it is told.
+    return with_link("pcie", "f=$(echo $NCCL_DEBUG_FILE | sed s/%h.%p/h.1/); "
+                             "echo \"h:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via " + transport + "\" > $f; " +
+                             machine.moves(0, 400e6));
+  };
+  const CommandResult staged = logging("SHM/direct/direct");
+  EXPECT_TRUE(contains(staged.err, "SHM 1, NET 0 connections")) << staged.err;
+  EXPECT_TRUE(contains(staged.err, ": proven:")) << staged.err;
+  const CommandResult net = logging("NET/Socket/0");
+  EXPECT_TRUE(contains(net.err, ": unproven:")) << net.err;
+  EXPECT_TRUE(contains(net.err, "connections over the network")) << net.err;
+  // A user's own log stays where it is.
+  EXPECT_TRUE(contains(with_link("pcie", "env", "NCCL_DEBUG=WARN").out, "NCCL_DEBUG=WARN\n"));
+}
+
+TEST(WithLink, EverythingIsInTheJson) {
+  const CountedMachine machine;
+  const TemporaryDirectory files;
+  const CommandResult result = with_link("auto --json " + (files / "proof.json"), machine.moves(512e6, 100e6) + "; exit 7");
+  EXPECT_EQ(result.code, 7);
+  const json proof = read_json(files / "proof.json");
+  EXPECT_EQ(proof["exit_code"], 7);
+  EXPECT_GT(proof["seconds"], 0.1);
+  EXPECT_EQ(proof["link"]["variables"]["NCCL_NVLS_ENABLE"], "0");
+  EXPECT_EQ(proof["proof"]["verdict"], "proven");
+  EXPECT_EQ(proof["proof"]["over_nvlink"], true);
+  ASSERT_EQ(proof["proof"]["gpus"].size(), 2u);
+  EXPECT_EQ(proof["proof"]["gpus"][0]["nvlink_sent_bytes"], 512'000'000);
+  EXPECT_EQ(proof["proof"]["gpus"][1]["pcie_received_bytes"], 100'000'000);
+}
+
+TEST(WithLink, ForeignersAndBrokenCountersProveNothing) {
+  auto gpus = std::vector{fake_h200(0), fake_h200(1)};
+  for (auto& gpu : gpus) gpu["counters"]["197"] = gpu["counters"]["198"] = {{"rate", 10e9}, {"wrap_bits", 32}};
+  gpus[1]["processes"] = {1};
+  {
+    const FakeNvml fake(fake_machine(gpus));
+    const CommandResult result = with_link("pcie", "sleep 0.1");
+    EXPECT_EQ(result.code, 0);
+    EXPECT_TRUE(contains(result.err, "unproven: GPU of rank 1: process 1 is on the GPU too")) << result.err;
+    // A program that sees only the other GPU is not concerned.
+    EXPECT_TRUE(contains(with_link("pcie", "sleep 0.1", "CUDA_VISIBLE_DEVICES=0").err, ": proven:"));
+  }
+  gpus[1]["processes"] = json::array();
+  gpus[0]["counters"]["138"] = {{"error", 4}};
+  {
+    const FakeNvml fake(fake_machine(gpus));
+    const CommandResult result = with_link("pcie", "sleep 0.1");
+    EXPECT_TRUE(contains(result.err, "unproven: GPU of rank 0: NVLink counters: not permitted")) << result.err;
+  }
+  gpus[0]["counters"]["138"] = {{"values", {0, 1000, 500}}};
+  {
+    const FakeNvml fake(fake_machine(gpus));
+    EXPECT_TRUE(contains(with_link("pcie", "sleep 0.1").err, "went backwards"));
+  }
+}
+
+TEST(WithLink, WithoutADriverNothingIsProven) {
+  const CommandResult result = with_link("pcie", "exit 5", "LOCKSTEP_NVML=libnot-there.so");
+  EXPECT_EQ(result.code, 5);
+  EXPECT_TRUE(contains(result.err, "unproven: no NVIDIA driver here")) << result.err;
+  EXPECT_EQ(with_link("pcie --require-proof", "true", "LOCKSTEP_NVML=libnot-there.so").code, 3);
+}
+
+TEST(WithLink, WrongUsageIsSaidInOneLine) {
+  CommandResult result = run_gpu_command("with-link pci -- true");
+  EXPECT_EQ(result.code, 2);
+  expect_one_line(result.err, {"pci", "did you mean pcie?"});
+  result = run_gpu_command("with-link pcie");
+  EXPECT_EQ(result.code, 2);
+  expect_one_line(result.err, {"COMMAND"});
+  result = run_gpu_command("with-link pcie -- /not/there");
+  EXPECT_EQ(result.code, 2);
+  expect_one_line(result.err, {"/not/there", "cannot be started"});
+}
+
+TEST(WithLink, ContradictionsStartNothing) {
+  const TemporaryDirectory files;
+  std::ofstream(files / "nccl.conf") << "NCCL_P2P_LEVEL=PXB\n";
+  const CommandResult result = with_link("pcie", "touch " + (files / "started"), "NCCL_CONF_FILE=" + (files / "nccl.conf"));
+  EXPECT_EQ(result.code, 3);
+  expect_one_line(result.err, {"link mode pcie", "NCCL_P2P_LEVEL=PXB", files / "nccl.conf"});
+  EXPECT_FALSE(std::filesystem::exists(files / "started"));
+}
+
+TEST(WithLink, SignalsReachTheProgram) {
+  EXPECT_EQ(with_link("auto", "kill -KILL $$").code, 128 + SIGKILL);
+  // SIGTERM to the command ends the program, whose code it then has.
+  const CommandResult result = run_gpu_command("with-link auto -- sh -c 'trap \"exit 9\" TERM; kill -TERM $PPID; while :; do sleep 0.05; done'");
+  EXPECT_EQ(result.code, 9) << result.err;
+}
+
+TEST(Link, RanksAreToldTheMode) {
+  const TemporaryDirectory runs;
+  for (const char* mode : {"auto", "nvlink", "pcie", "net"}) {
+    const std::string run = runs / mode;
+    const CommandResult result = run_command(std::string(kTraining) + "--ranks 2 --link " + mode + " --out " + run);
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(contains(result.out, std::string("link ") + mode)) << result.out;
+    EXPECT_TRUE(contains(result.out, "NVLS off: unproven: the ranks are on CPUs")) << result.out;
+    const json config = read_json(run + "/config.json");
+    EXPECT_EQ(config["link"]["mode"], mode);
+    EXPECT_EQ(config["link"]["probe"]["verdict"], "unproven");
+    EXPECT_EQ(config["environment"]["NCCL_NVLS_ENABLE"], "0");
+    EXPECT_EQ(config["environment"].contains("NCCL_P2P_DISABLE"), mode != std::string("auto"));
+    EXPECT_EQ(read_json(run + "/link.json")["training"]["verdict"], "unproven");
+  }
+}
+
+TEST(Link, WhatTheUserHasSetIsKeptAndNamed) {
+  const TemporaryDirectory files;
+  std::ofstream(files / "nccl.conf") << "NCCL_NVLS_ENABLE=1\n";
+  const CommandResult result = run_command(std::string(kTraining) + "--ranks 2 --link nvlink --out " + (files / "run"),
+                                           "NCCL_CONF_FILE=" + (files / "nccl.conf"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "NCCL_NVLS_ENABLE=1 from " + (files / "nccl.conf") + " is kept")) << result.out;
+  EXPECT_TRUE(contains(result.out, "NVLS allowed")) << result.out;
+  EXPECT_EQ(read_json(files / "run/config.json")["environment"]["NCCL_NVLS_ENABLE"], "1");
+}
+
+TEST(Link, ContradictionsAndMissingProofsEndWith3) {
+  const TemporaryDirectory runs;
+  const std::string training = std::string(kTraining) + "--out " + (runs / "run") + " ";
+  CommandResult result = run_command(training + "--ranks 2 --link nvlink", "NCCL_P2P_DISABLE=1");
+  EXPECT_EQ(result.code, 3);
+  expect_one_line(result.err, {"link mode nvlink", "NCCL_P2P_DISABLE=1 from the environment"});
+  result = run_command(training + "--ranks 2 --link pcie --require-proof");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_TRUE(contains(result.err, "--require-proof is given: the ranks are on CPUs")) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(runs / "run/metrics.jsonl"));  // before step 1
+  result = run_command(training + "--link pcei");
+  EXPECT_EQ(result.code, 2);
+  expect_one_line(result.err, {"did you mean pcie?"});
+}
+
+TEST(Link, EvaluationTakesItToo) {
+  const TemporaryDirectory runs;
+  ASSERT_EQ(run_command(std::string(kTraining) + "--ranks 1 --link pcie --out " + (runs / "run")).code, 0);
+  const std::string evaluation = "eval mlp --synthetic --device cpu --checkpoint " + (runs / "run");
+  EXPECT_EQ(run_command(evaluation + " --ranks 2 --link pcie").code, 0);
+  EXPECT_EQ(run_command(evaluation + " --ranks 2 --link pcie", "NCCL_P2P_DISABLE=0").code, 3);
+  EXPECT_EQ(run_command(evaluation + " --ranks 2 --require-proof").code, 3);
+}
+
+TEST(Topology, SaysSoWithoutADriver) {
+  const CommandResult result = run_gpu_command("topology --check", "LOCKSTEP_NVML=libnot-there.so");
+  EXPECT_TRUE(contains(result.out, "No GPU: no NVIDIA driver here")) << result.out;
+  EXPECT_TRUE(contains(result.out, "/dev/shm")) << result.out;
+  EXPECT_EQ(result.code, std::filesystem::exists("/proc/driver/nvidia/version") ? 3 : 0);
+}
+
+TEST(Topology, PairsAndSettingsAreListed) {
+  const TemporaryDirectory files;
+  const FakeNvml fake(fake_machine({fake_h200(0), fake_h200(1)}));
+  const CommandResult result =
+      run_gpu_command("topology --check --json " + (files / "topology.json"), "NCCL_P2P_LEVEL=LOC");
+  EXPECT_EQ(result.code, 0) << result.out;
+  for (const char* part : {"NVIDIA H200", "gen 4, 18 of 18", "5 x16", "580.95.05",
+                           "0-1: NVLink through NVSwitch, 18 of 18 links: 450 GB/s in each direction at most, about 396",
+                           "NCCL_P2P_LEVEL=LOC  (the environment)", "warning: NCCL_P2P_LEVEL=LOC"}) {
+    EXPECT_TRUE(contains(result.out, part)) << part << " in " << result.out;
+  }
+  const json topology = read_json(files / "topology.json");
+  EXPECT_EQ(topology["gpus"].size(), 2u);
+  EXPECT_EQ(topology["pairs"][0]["path"], "NVLink through NVSwitch");
+  EXPECT_EQ(topology["pairs"][0]["peak_gb_s"], 450);
+  EXPECT_EQ(topology["findings"][0]["kind"], "warning");
+}
+
+TEST(Topology, AFaultEndsWith3OnlyWhereAskedFor) {
+  auto machine = fake_machine({fake_h200(0), fake_h200(1)});
+  machine["gpus"][0]["links"][7]["active"] = false;
+  const FakeNvml fake(machine);
+  const CommandResult result = run_gpu_command("topology --check");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_TRUE(contains(result.out, "fault: GPU 0 (NVIDIA H200, 0000:19:00.0): 17 of 18 NVLinks are active")) << result.out;
+  EXPECT_EQ(run_gpu_command("topology").code, 0);
+}
+
+}  // namespace
+}  // namespace lockstep

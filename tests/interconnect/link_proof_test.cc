@@ -1,0 +1,188 @@
+#include "framework/interconnect/link_proof.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/seed.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kWire = 4e9;
+
+ByteCount count(double bytes) { return {static_cast<std::uint64_t>(bytes), {}}; }
+
+// A GPU whose links carried these shares of kWire, out and in alike; below 0: that cannot be read.
+LinkTraffic gpu(double nvlink, double pcie) {
+  const auto bytes = [](double share) { return share < 0 ? ByteCount{std::nullopt, "not supported"} : count(share * kWire); };
+  return {.nvlink_sent = bytes(nvlink),
+          .nvlink_received = bytes(nvlink),
+          .pcie_sent = bytes(pcie),
+          .pcie_received = bytes(pcie)};
+}
+
+LinkTraffic unlinked(double pcie) {
+  LinkTraffic traffic = gpu(0, pcie);
+  traffic.nvlink_active = false;
+  return traffic;
+}
+
+Verdict probe(LinkMode mode, const LinkTraffic& a, const LinkTraffic& b) { return judge_probe(mode, kWire, {a, b}).verdict; }
+Verdict probe(LinkMode mode, const LinkTraffic& both) { return probe(mode, both, both); }
+
+TEST(LinkProof, WireBytesOfARing) {
+  EXPECT_EQ(all_reduce_wire_bytes(100, 1), 0);
+  EXPECT_EQ(all_reduce_wire_bytes(100, 2), 100);
+  EXPECT_EQ(all_reduce_wire_bytes(100, 8), 175);
+}
+
+TEST(LinkProof, NvlinkNeedsItsBytesWithinTwoPercent) {
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.0, 0.0)), Verdict::proven);
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.981, 0.001)), Verdict::proven);
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.019, -1)), Verdict::proven);
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.97, 0.0)), Verdict::contradicted);
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.0, 1.0)), Verdict::contradicted);
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.005, -1)), Verdict::contradicted);
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.03, 0.0)), Verdict::unproven);  // somebody else's too
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.0, 0.0), gpu(0.5, 0.5)), Verdict::contradicted);  // a pair without a link
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.0, 0.9)), Verdict::contradicted);  // PCIe tells another story
+  EXPECT_EQ(probe(LinkMode::nvlink, unlinked(1.0)), Verdict::contradicted);
+}
+
+TEST(LinkProof, WithoutNvlinkItMayCarryOnePercent) {
+  for (const LinkMode mode : {LinkMode::pcie, LinkMode::net}) {
+    EXPECT_EQ(probe(mode, gpu(0.0, 1.0)), Verdict::proven);
+    EXPECT_EQ(probe(mode, gpu(0.009, 1.1)), Verdict::proven);
+    EXPECT_EQ(probe(mode, gpu(0.009, -1)), Verdict::proven);  // a counter that moved is alive
+    EXPECT_EQ(probe(mode, gpu(0.011, 1.0)), Verdict::contradicted);
+    EXPECT_EQ(probe(mode, gpu(1.0, 0.0)), Verdict::contradicted);
+    EXPECT_EQ(probe(mode, gpu(0.0, 1.0), gpu(0.6, 1.0)), Verdict::contradicted);
+    EXPECT_EQ(probe(mode, gpu(0.0, 0.1)), Verdict::contradicted);  // the bytes were nowhere
+    EXPECT_EQ(probe(mode, unlinked(-1)), Verdict::proven);
+  }
+}
+
+TEST(LinkProof, CountersThatStandStillProveNothing) {
+  for (const double pcie : {0.0, -1.0}) {
+    EXPECT_EQ(probe(LinkMode::pcie, gpu(0.0, pcie)), Verdict::unproven);
+    EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.0, pcie)), Verdict::unproven);
+    EXPECT_EQ(probe(LinkMode::automatic, gpu(0.0, pcie)), Verdict::unproven);
+  }
+}
+
+TEST(LinkProof, WhatCannotBeReadIsUnprovenWithTheReason) {
+  for (const LinkMode mode : {LinkMode::automatic, LinkMode::nvlink, LinkMode::pcie, LinkMode::net}) {
+    const LinkProof refused = judge_probe(mode, kWire, {gpu(1.0, 0.0), gpu(-1, 1.0)});
+    EXPECT_EQ(refused.verdict, Verdict::unproven);
+    EXPECT_NE(refused.reason.find("rank 1"), std::string::npos) << refused.reason;
+    EXPECT_NE(refused.reason.find("not supported"), std::string::npos) << refused.reason;
+    LinkTraffic shared = gpu(mode == LinkMode::nvlink ? 1.0 : 0.0, 1.0);
+    shared.disturbance = "process 4711 is on the GPU too";
+    const LinkProof disturbed = judge_probe(mode, kWire, {shared, gpu(0.0, 1.0)});
+    EXPECT_EQ(disturbed.verdict, Verdict::unproven);
+    EXPECT_NE(disturbed.reason.find("4711"), std::string::npos) << disturbed.reason;
+    EXPECT_EQ(judge_probe(mode, 0, {}).verdict, Verdict::unproven);
+  }
+}
+
+TEST(LinkProof, AutomaticSaysWhichLinkItWas) {
+  const LinkProof nvlink = judge_probe(LinkMode::automatic, kWire, {gpu(1, 0), gpu(1, 0)});
+  EXPECT_EQ(nvlink.verdict, Verdict::proven);
+  EXPECT_TRUE(nvlink.over_nvlink);
+  const LinkProof staged = judge_probe(LinkMode::automatic, kWire, {gpu(0, 1), gpu(0, 1)});
+  EXPECT_EQ(staged.verdict, Verdict::proven);
+  EXPECT_FALSE(staged.over_nvlink);
+  EXPECT_EQ(probe(LinkMode::automatic, gpu(1, 0), gpu(0.5, 0.5)), Verdict::unproven);  // some of both
+}
+
+TEST(LinkProof, MulticastSendsFewerBytesThanARing) {
+  const std::vector<LinkTraffic> gpus(8, gpu(1.125 / 1.75, 0.0));
+  EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, gpus).verdict, Verdict::contradicted);
+  EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, gpus, /*nvls=*/true).verdict, Verdict::unproven);
+}
+
+// Whatever the counters say: "proven" only where the rule's inequalities hold on every GPU.
+TEST(LinkProof, NoReadingProvesWhatItDoesNotShow) {
+  std::mt19937_64 random(testing::test_seed());
+  const double shares[] = {-1, 0, 0.003, 0.01, 0.02, 0.3, 0.5, 0.9, 0.985, 1.0, 1.01, 1.05, 2.0};
+  const auto any = [&] { return shares[random() % std::size(shares)]; };
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<LinkTraffic> gpus;
+    for (std::size_t rank = 0; rank < 2 + random() % 3; ++rank) {
+      LinkTraffic one = gpu(any(), any());
+      one.nvlink_received = gpu(any(), 0).nvlink_sent;
+      one.pcie_received = gpu(0, any()).pcie_sent;
+      if (random() % 20 == 0) one.disturbance = "somebody";
+      gpus.push_back(one);
+    }
+    for (const LinkMode mode : {LinkMode::nvlink, LinkMode::pcie}) {
+      if (judge_probe(mode, kWire, gpus).verdict != Verdict::proven) continue;
+      for (const LinkTraffic& one : gpus) {
+        EXPECT_TRUE(one.disturbance.empty());
+        for (const ByteCount* bytes : {&one.nvlink_sent, &one.nvlink_received}) {
+          ASSERT_TRUE(*bytes);
+          const double share = static_cast<double>(**bytes) / kWire;
+          EXPECT_LE(std::abs(share - (mode == LinkMode::nvlink ? 1.0 : 0.0)), mode == LinkMode::nvlink ? 0.02001 : 0.01001);
+        }
+      }
+    }
+  }
+}
+
+LinkProof proven_probe(LinkMode mode) {
+  const LinkTraffic traffic = mode == LinkMode::nvlink ? gpu(1, 0) : gpu(0, 1);
+  return judge_probe(mode, kWire, {traffic, traffic});
+}
+
+Verdict training(LinkMode mode, double a, double b) {
+  return judge_training(proven_probe(mode), kWire, {gpu(a, -1), gpu(b, -1)}).verdict;
+}
+
+TEST(LinkProof, TrainingMayNeedTwiceTheBytes) {
+  EXPECT_EQ(training(LinkMode::nvlink, 1.0, 1.0), Verdict::proven);
+  EXPECT_EQ(training(LinkMode::nvlink, 2.04, 2.04), Verdict::proven);
+  EXPECT_EQ(training(LinkMode::nvlink, 0.9, 1.1), Verdict::proven);  // a tree loads its ranks unevenly
+  EXPECT_EQ(training(LinkMode::nvlink, 0.99, 0.99), Verdict::contradicted);
+  EXPECT_EQ(training(LinkMode::nvlink, 0.0, 0.0), Verdict::contradicted);
+  EXPECT_EQ(training(LinkMode::nvlink, 2.1, 2.1), Verdict::unproven);
+  EXPECT_EQ(training(LinkMode::pcie, 0.0, 0.0), Verdict::proven);
+  EXPECT_EQ(training(LinkMode::pcie, 0.01, 0.005), Verdict::proven);
+  EXPECT_EQ(training(LinkMode::pcie, 0.02, 0.02), Verdict::contradicted);
+  EXPECT_EQ(training(LinkMode::net, 1.0, 1.0), Verdict::contradicted);
+}
+
+TEST(LinkProof, TrainingProvesNothingWhereTheProbeDidNot) {
+  const LinkProof blind = judge_probe(LinkMode::pcie, kWire, {gpu(0, -1), gpu(0, -1)});
+  const LinkProof proof = judge_training(blind, kWire, {gpu(0, -1), gpu(0, -1)});
+  EXPECT_EQ(proof.verdict, Verdict::unproven);
+  EXPECT_NE(proof.reason.find("stand still"), std::string::npos) << proof.reason;
+  EXPECT_EQ(judge_training(proven_probe(LinkMode::pcie), 1e6, {gpu(0, -1), gpu(0, -1)}).verdict, Verdict::unproven);
+}
+
+TEST(LinkProof, AProgramIsJudgedByTheShares) {
+  const auto program = [](LinkMode mode, const LinkTraffic& traffic) { return judge_program(mode, {traffic, traffic}).verdict; };
+  for (const LinkMode mode : {LinkMode::pcie, LinkMode::net}) {
+    EXPECT_EQ(program(mode, gpu(0, 1)), Verdict::proven);
+    EXPECT_EQ(program(mode, gpu(1, 0.1)), Verdict::contradicted);
+    EXPECT_EQ(program(mode, gpu(0.02, 1)), Verdict::contradicted);
+    EXPECT_EQ(program(mode, gpu(0.009, 1)), Verdict::unproven);  // 144 MB may be all that was exchanged
+    EXPECT_EQ(program(mode, gpu(0, 0)), Verdict::unproven);
+    EXPECT_EQ(program(mode, gpu(0, -1)), Verdict::unproven);
+    EXPECT_EQ(program(mode, gpu(-1, 1)), Verdict::unproven);
+    EXPECT_EQ(program(mode, unlinked(-1)), Verdict::proven);
+    EXPECT_EQ(judge_program(mode, {}).verdict, Verdict::unproven);
+  }
+  EXPECT_EQ(program(LinkMode::nvlink, gpu(1, 0.1)), Verdict::proven);
+  EXPECT_EQ(program(LinkMode::nvlink, gpu(0.3, 1)), Verdict::unproven);
+  EXPECT_EQ(program(LinkMode::nvlink, gpu(0.0, 1)), Verdict::contradicted);
+  EXPECT_EQ(program(LinkMode::nvlink, gpu(0.0, 0.001)), Verdict::unproven);
+  EXPECT_EQ(program(LinkMode::nvlink, unlinked(1)), Verdict::contradicted);
+  EXPECT_TRUE(judge_program(LinkMode::automatic, {gpu(1, 0.1)}).over_nvlink);
+}
+
+}  // namespace
+}  // namespace lockstep
