@@ -55,8 +55,7 @@ void print_kept_settings(const LinkPolicy& policy) {
 }
 
 LinkWitness::LinkWitness(const LinkArguments& arguments, World& world)
-    : group_(world.group()),
-      probe_(cli::probe(parse_link_mode(arguments.link), world)) {
+    : group_(world.group()), probe_(cli::probe(parse_link_mode(arguments.link), world)) {
   expect_proof(arguments, probe_);
   // Only a proven probe leaves something to be seen in the training: NVLink alone, since PCIe would need a thread.
   if (probe_.verdict == Verdict::proven) counters_ = counters_of_own_gpu({.pcie = false});

@@ -32,13 +32,13 @@ void print_kept_settings(const LinkPolicy& policy);
 // Counters of this rank's GPU, and the verdicts from them.
 class LinkWitness {
  public:
-  // Collective: probes the link. On CPUs and on several hosts the verdict is unproven. Throws LinkContradiction on every
-  // rank where the mode is contradicted, or not proven although that is required.
+  // Collective: probes the link. On CPUs and on several hosts the verdict is unproven. Throws LinkContradiction on
+  // every rank where the mode is contradicted, or not proven although that is required.
   LinkWitness(const LinkArguments& arguments, World& world);
 
   const LinkProof& probe() const { return probe_; }
-  // Around a training. Collective; wire_bytes: see judge_training. Judges only, for the result comes first: expect_proof
-  // afterwards.
+  // Around a training. Collective; wire_bytes: see judge_training. Judges only, for the result comes first:
+  // expect_proof afterwards.
   void begin();
   LinkProof end(double wire_bytes);
 

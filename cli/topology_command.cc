@@ -161,8 +161,7 @@ nlohmann::ordered_json to_json(const Topology& topology) {
     json["nccl_settings"].push_back({{"name", setting.name}, {"value", setting.value}, {"source", setting.source}});
   }
   for (const TopologyFinding& finding : topology.findings) {
-    json["findings"].push_back(
-        {{"kind", kind_name(finding.kind)}, {"what", finding.what}, {"remedy", finding.remedy}});
+    json["findings"].push_back({{"kind", kind_name(finding.kind)}, {"what", finding.what}, {"remedy", finding.remedy}});
   }
   return json;
 }

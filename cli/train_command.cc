@@ -286,8 +286,7 @@ void train_as(const TrainArguments& arguments, const DataSources& data, const Li
 
   std::optional<Progress> progress;
   if (world.rank() == 0) {
-    write_config(options.run_dir, arguments, world, context(), options.split, options.steps, policy,
-                 witness.probe());
+    write_config(options.run_dir, arguments, world, context(), options.split, options.steps, policy, witness.probe());
     progress.emplace(trainer.steps_done(), options.steps);
     fmt::print("{} on {}: {}, {} samples a step, {} steps\n", arguments.model, data.train->info().name,
                describe(world.environment(), context()), options.split.global_batch(), options.steps);
@@ -299,7 +298,8 @@ void train_as(const TrainArguments& arguments, const DataSources& data, const Li
   const std::optional<EvalResult> result = trainer.run([&](const StepMetrics& metrics) {
     if (progress) progress->update(metrics);
   });
-  const auto reduced_bytes = static_cast<double>((trainer.steps_done() - first_step) * trainer.reduced_bytes_per_step());
+  const auto reduced_bytes =
+      static_cast<double>((trainer.steps_done() - first_step) * trainer.reduced_bytes_per_step());
   const LinkProof proof = witness.end(all_reduce_wire_bytes(reduced_bytes, world.size()));
   if (world.rank() == 0) {
     write_json(options.run_dir / "link.json", {{"probe", to_json(witness.probe())}, {"training", to_json(proof)}});

@@ -131,16 +131,19 @@ int run(const WithLinkArguments& arguments) {
   if (!log.empty()) fmt::print(stderr, "lockstep with-link: NCCL {}: {}\n", log.version, log.to_string());
   fmt::print(stderr, "lockstep with-link: {:.2f} s, exit code {}; {}\n", seconds, code, describe(policy, proof));
   if (!arguments.json.empty()) {
-    nlohmann::ordered_json json{{"command", arguments.command}, {"exit_code", code}, {"seconds", seconds},
-                                {"link", to_json(policy)},      {"proof", to_json(proof)}};
+    nlohmann::ordered_json json{{"command", arguments.command},
+                                {"exit_code", code},
+                                {"seconds", seconds},
+                                {"link", to_json(policy)},
+                                {"proof", to_json(proof)}};
     if (!log.empty()) json["nccl"] = {{"version", log.version}, {"connections", log.to_string()}};
     std::ofstream stream(arguments.json);
     stream << as_text(json, 2) << "\n" << std::flush;
     if (!stream) throw Error(fmt::format("--json {}: cannot be written", arguments.json));
   }
   if (code != 0) return code;
-  const bool insufficient = proof.verdict == Verdict::contradicted ||
-                            (proof.verdict == Verdict::unproven && arguments.link.require_proof);
+  const bool insufficient =
+      proof.verdict == Verdict::contradicted || (proof.verdict == Verdict::unproven && arguments.link.require_proof);
   return insufficient ? kContradicted : 0;
 }
 

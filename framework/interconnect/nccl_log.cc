@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 #include <string_view>
 
 namespace lockstep {
@@ -28,9 +28,8 @@ int number_before(std::string_view line, std::string_view mark) {
 }
 
 bool sets(const LinkPolicy& policy, std::string_view name, std::string_view value) {
-  return std::any_of(policy.variables.begin(), policy.variables.end(), [&](const NcclSetting& variable) {
-    return variable.name == name && variable.value == value;
-  });
+  return std::any_of(policy.variables.begin(), policy.variables.end(),
+                     [&](const NcclSetting& variable) { return variable.name == name && variable.value == value; });
 }
 
 }  // namespace

@@ -106,9 +106,10 @@ TEST(WithLink, NcclsOwnLogIsHeardToo) {
   const CountedMachine machine;
   const auto logging = [&](const std::string& transport) {
     // As NCCL does, to the file that it is told.
-    return with_link("pcie", "f=$(echo $NCCL_DEBUG_FILE | sed s/%h.%p/h.1/); "
-                             "echo \"h:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via " + transport + "\" > $f; " +
-                             machine.moves(0, 400e6));
+    return with_link("pcie",
+                     "f=$(echo $NCCL_DEBUG_FILE | sed s/%h.%p/h.1/); "
+                     "echo \"h:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via " +
+                         transport + "\" > $f; " + machine.moves(0, 400e6));
   };
   const CommandResult staged = logging("SHM/direct/direct");
   EXPECT_TRUE(contains(staged.err, "SHM 1, NET 0 connections")) << staged.err;
@@ -123,7 +124,8 @@ TEST(WithLink, NcclsOwnLogIsHeardToo) {
 TEST(WithLink, EverythingIsInTheJson) {
   const CountedMachine machine;
   const TemporaryDirectory files;
-  const CommandResult result = with_link("auto --json " + (files / "proof.json"), machine.moves(512e6, 100e6) + "; exit 7");
+  const CommandResult result =
+      with_link("auto --json " + (files / "proof.json"), machine.moves(512e6, 100e6) + "; exit 7");
   EXPECT_EQ(result.code, 7);
   const json proof = read_json(files / "proof.json");
   EXPECT_EQ(proof["exit_code"], 7);
@@ -184,7 +186,8 @@ TEST(WithLink, WrongUsageIsSaidInOneLine) {
 TEST(WithLink, ContradictionsStartNothing) {
   const TemporaryDirectory files;
   std::ofstream(files / "nccl.conf") << "NCCL_P2P_LEVEL=PXB\n";
-  const CommandResult result = with_link("pcie", "touch " + (files / "started"), "NCCL_CONF_FILE=" + (files / "nccl.conf"));
+  const CommandResult result =
+      with_link("pcie", "touch " + (files / "started"), "NCCL_CONF_FILE=" + (files / "nccl.conf"));
   EXPECT_EQ(result.code, 3);
   expect_one_line(result.err, {"link mode pcie", "NCCL_P2P_LEVEL=PXB", files / "nccl.conf"});
   EXPECT_FALSE(std::filesystem::exists(files / "started"));
@@ -193,7 +196,8 @@ TEST(WithLink, ContradictionsStartNothing) {
 TEST(WithLink, SignalsReachTheProgram) {
   EXPECT_EQ(with_link("auto", "kill -KILL $$").code, 128 + SIGKILL);
   // SIGTERM to the command ends the program, whose code it then has.
-  const CommandResult result = run_gpu_command("with-link auto -- sh -c 'trap \"exit 9\" TERM; kill -TERM $PPID; while :; do sleep 0.05; done'");
+  const CommandResult result =
+      run_gpu_command("with-link auto -- sh -c 'trap \"exit 9\" TERM; kill -TERM $PPID; while :; do sleep 0.05; done'");
   EXPECT_EQ(result.code, 9) << result.err;
 }
 
@@ -262,9 +266,10 @@ TEST(Topology, PairsAndSettingsAreListed) {
   const CommandResult result =
       run_gpu_command("topology --check --json " + (files / "topology.json"), "NCCL_P2P_LEVEL=LOC");
   EXPECT_EQ(result.code, 0) << result.out;
-  for (const char* part : {"NVIDIA H200", "gen 4, 18 of 18", "5 x16", "580.95.05",
-                           "0-1: NVLink through NVSwitch, 18 of 18 links: 450 GB/s in each direction at most, about 396",
-                           "NCCL_P2P_LEVEL=LOC  (the environment)", "warning: NCCL_P2P_LEVEL=LOC"}) {
+  for (const char* part :
+       {"NVIDIA H200", "gen 4, 18 of 18", "5 x16", "580.95.05",
+        "0-1: NVLink through NVSwitch, 18 of 18 links: 450 GB/s in each direction at most, about 396",
+        "NCCL_P2P_LEVEL=LOC  (the environment)", "warning: NCCL_P2P_LEVEL=LOC"}) {
     EXPECT_TRUE(contains(result.out, part)) << part << " in " << result.out;
   }
   const json topology = read_json(files / "topology.json");
@@ -280,7 +285,8 @@ TEST(Topology, AFaultEndsWith3OnlyWhereAskedFor) {
   const FakeNvml fake(machine);
   const CommandResult result = run_gpu_command("topology --check");
   EXPECT_EQ(result.code, 3);
-  EXPECT_TRUE(contains(result.out, "fault: GPU 0 (NVIDIA H200, 0000:19:00.0): 17 of 18 NVLinks are active")) << result.out;
+  EXPECT_TRUE(contains(result.out, "fault: GPU 0 (NVIDIA H200, 0000:19:00.0): 17 of 18 NVLinks are active"))
+      << result.out;
   EXPECT_EQ(run_gpu_command("topology").code, 0);
 }
 

@@ -50,8 +50,9 @@ TEST_F(NcclSettingsTest, TheEnvironmentGoesBeforeFilesAndTheFirstFileBeforeTheSe
 
 TEST_F(NcclSettingsTest, LinesAreReadAsNcclReadsThem) {
   // A space is part of the name or the value; a carriage return part of the value; a comment needs the first column.
-  const fs::path odd = file("odd", std::string(" NCCL_A=1\nNCCL_B =2\nNCCL_C= 3\nNCCL_D=4\r\n #NCCL_E=5\nNCCL_F\n=6\n") +
-                                       "NCCL_G=7" + std::string(1, '\0') + "8\n" + "NCCL_H=" + std::string(5000, 'h'));
+  const fs::path odd =
+      file("odd", std::string(" NCCL_A=1\nNCCL_B =2\nNCCL_C= 3\nNCCL_D=4\r\n #NCCL_E=5\nNCCL_F\n=6\n") + "NCCL_G=7" +
+                      std::string(1, '\0') + "8\n" + "NCCL_H=" + std::string(5000, 'h'));
   const NcclSettings settings({}, {odd});
   EXPECT_FALSE(settings.find("NCCL_A"));
   EXPECT_FALSE(settings.find("NCCL_B"));

@@ -95,9 +95,11 @@ TEST(LinkCounters, NvlinkIsCountedInKib) {
 TEST(LinkCounters, LinksAreSummedWhereOnlyTheyCount) {
   auto gpu = fake_h200(0, 3);
   gpu["links"][1]["active"] = false;
-  gpu["counters"] = {{"138/0", readings({0, 10, 30})}, {"138/2", readings({0, 5, 6})},  // payload in KiB
+  gpu["counters"] = {{"138/0", readings({0, 10, 30})},
+                     {"138/2", readings({0, 5, 6})},  // payload in KiB
                      {"202/0", readings({0})},
-                     {"204/0", readings({0, 1000, 1500})}, {"204/2", readings({0, 0, 1})}};  // bytes, NVLink 5
+                     {"204/0", readings({0, 1000, 1500})},
+                     {"204/2", readings({0, 0, 1})}};  // bytes, NVLink 5
   const LinkTraffic traffic = traffic_of(gpu);
   EXPECT_EQ(*traffic.nvlink_sent, 21u * 1024);
   EXPECT_EQ(*traffic.nvlink_received, 501u);
@@ -159,7 +161,8 @@ TEST(LinkCounters, OthersOnTheGpuAreNoticed) {
   EXPECT_EQ(disturbance({4711}), "");  // this process, as the host of a container counts it
   EXPECT_EQ(disturbance({4711, 4712}), "process 4711 is on the GPU too");
   EXPECT_EQ(disturbance({4711}, {.own_under_other_numbers = 0}), "process 4711 is on the GPU too");
-  EXPECT_EQ(disturbance({4711}, {.is_own = [](unsigned pid) { return pid == 4711; }, .own_under_other_numbers = 0}), "");
+  EXPECT_EQ(disturbance({4711}, {.is_own = [](unsigned pid) { return pid == 4711; }, .own_under_other_numbers = 0}),
+            "");
 
   auto gpu = fake_h200(0);
   gpu["refuse"]["nvmlDeviceGetComputeRunningProcesses_v3"] = 4;

@@ -49,8 +49,7 @@ TEST(LinkPolicy, EachModeSetsAllThatItNeeds) {
   for (const NvlinkPresence nvlink : {NvlinkPresence::present, NvlinkPresence::unknown}) {
     const LinkPolicy pcie = policy_with(LinkMode::pcie, {}, nvlink);
     EXPECT_EQ(values_of(pcie), off);
-    EXPECT_EQ(pcie.description,
-              "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer");
+    EXPECT_EQ(pcie.description, "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer");
   }
   Values net = off;
   net["NCCL_SHM_DISABLE"] = "1";
@@ -85,15 +84,15 @@ struct Contradiction {
 
 TEST(LinkPolicy, ContradictionsNameVariablePlaceAndMode) {
   const Contradiction cases[] = {
-      {LinkMode::nvlink, "NCCL_P2P_DISABLE=1"},   {LinkMode::nvlink, "NCCL_P2P_DISABLE=0x1"},
-      {LinkMode::nvlink, "NCCL_P2P_LEVEL=LOC"},   {LinkMode::nvlink, "NCCL_P2P_LEVEL=0"},
-      {LinkMode::pcie, "NCCL_P2P_DISABLE=0"},     {LinkMode::pcie, "NCCL_P2P_DISABLE=yes"},
-      {LinkMode::pcie, "NCCL_P2P_DISABLE=2"},     {LinkMode::pcie, "NCCL_P2P_LEVEL=PXB"},
-      {LinkMode::pcie, "NCCL_P2P_LEVEL=NVL"},     {LinkMode::pcie, "NCCL_NVLS_ENABLE=1"},
-      {LinkMode::pcie, "NCCL_NVLS_ENABLE=2"},     {LinkMode::pcie, "NCCL_WIN_ENABLE=1"},
-      {LinkMode::pcie, "NCCL_SHM_DISABLE=1"},     {LinkMode::pcie, "NCCL_NET_DISABLE_INTRA=0"},
+      {LinkMode::nvlink, "NCCL_P2P_DISABLE=1"},    {LinkMode::nvlink, "NCCL_P2P_DISABLE=0x1"},
+      {LinkMode::nvlink, "NCCL_P2P_LEVEL=LOC"},    {LinkMode::nvlink, "NCCL_P2P_LEVEL=0"},
+      {LinkMode::pcie, "NCCL_P2P_DISABLE=0"},      {LinkMode::pcie, "NCCL_P2P_DISABLE=yes"},
+      {LinkMode::pcie, "NCCL_P2P_DISABLE=2"},      {LinkMode::pcie, "NCCL_P2P_LEVEL=PXB"},
+      {LinkMode::pcie, "NCCL_P2P_LEVEL=NVL"},      {LinkMode::pcie, "NCCL_NVLS_ENABLE=1"},
+      {LinkMode::pcie, "NCCL_NVLS_ENABLE=2"},      {LinkMode::pcie, "NCCL_WIN_ENABLE=1"},
+      {LinkMode::pcie, "NCCL_SHM_DISABLE=1"},      {LinkMode::pcie, "NCCL_NET_DISABLE_INTRA=0"},
       {LinkMode::pcie, "NCCL_ALGO=Ring,NVLSTree"}, {LinkMode::net, "NCCL_P2P_LEVEL=SYS"},
-      {LinkMode::net, "NCCL_SHM_DISABLE=0"},      {LinkMode::net, "NCCL_NET_DISABLE_INTRA=1"},
+      {LinkMode::net, "NCCL_SHM_DISABLE=0"},       {LinkMode::net, "NCCL_NET_DISABLE_INTRA=1"},
       {LinkMode::net, "NCCL_MNNVL_ENABLE=2"},
   };
   for (const Contradiction& contradiction : cases) {
@@ -102,8 +101,8 @@ TEST(LinkPolicy, ContradictionsNameVariablePlaceAndMode) {
       ADD_FAILURE() << contradiction.setting;
     } catch (const LinkContradiction& error) {
       const std::string text = error.what();
-      for (const std::string& part :
-           {"link mode " + std::string(link_mode_name(contradiction.mode)), contradiction.setting + " from the environment"}) {
+      for (const std::string& part : {"link mode " + std::string(link_mode_name(contradiction.mode)),
+                                      contradiction.setting + " from the environment"}) {
         EXPECT_NE(text.find(part), std::string::npos) << text;
       }
       EXPECT_EQ(text.find('\n'), std::string::npos) << text;

@@ -18,7 +18,9 @@ ByteCount count(double bytes) { return {static_cast<std::uint64_t>(bytes), {}}; 
 
 // A GPU whose links carried these shares of kWire, out and in alike; below 0: that cannot be read.
 LinkTraffic gpu(double nvlink, double pcie) {
-  const auto bytes = [](double share) { return share < 0 ? ByteCount{std::nullopt, "not supported"} : count(share * kWire); };
+  const auto bytes = [](double share) {
+    return share < 0 ? ByteCount{std::nullopt, "not supported"} : count(share * kWire);
+  };
   return {.nvlink_sent = bytes(nvlink),
           .nvlink_received = bytes(nvlink),
           .pcie_sent = bytes(pcie),
@@ -31,7 +33,9 @@ LinkTraffic unlinked(double pcie) {
   return traffic;
 }
 
-Verdict probe(LinkMode mode, const LinkTraffic& a, const LinkTraffic& b) { return judge_probe(mode, kWire, {a, b}).verdict; }
+Verdict probe(LinkMode mode, const LinkTraffic& a, const LinkTraffic& b) {
+  return judge_probe(mode, kWire, {a, b}).verdict;
+}
 Verdict probe(LinkMode mode, const LinkTraffic& both) { return probe(mode, both, both); }
 
 TEST(LinkProof, WireBytesOfARing) {
@@ -47,9 +51,9 @@ TEST(LinkProof, NvlinkNeedsItsBytesWithinTwoPercent) {
   EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.97, 0.0)), Verdict::contradicted);
   EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.0, 1.0)), Verdict::contradicted);
   EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.005, -1)), Verdict::contradicted);
-  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.03, 0.0)), Verdict::unproven);  // somebody else's too
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.03, 0.0)), Verdict::unproven);                    // somebody else's too
   EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.0, 0.0), gpu(0.5, 0.5)), Verdict::contradicted);  // a pair without a link
-  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.0, 0.9)), Verdict::contradicted);  // PCIe tells another story
+  EXPECT_EQ(probe(LinkMode::nvlink, gpu(1.0, 0.9)), Verdict::contradicted);                 // PCIe tells another story
   EXPECT_EQ(probe(LinkMode::nvlink, unlinked(1.0)), Verdict::contradicted);
 }
 
@@ -126,7 +130,8 @@ TEST(LinkProof, NoReadingProvesWhatItDoesNotShow) {
         for (const ByteCount* bytes : {&one.nvlink_sent, &one.nvlink_received}) {
           ASSERT_TRUE(*bytes);
           const double share = static_cast<double>(**bytes) / kWire;
-          EXPECT_LE(std::abs(share - (mode == LinkMode::nvlink ? 1.0 : 0.0)), mode == LinkMode::nvlink ? 0.02001 : 0.01001);
+          EXPECT_LE(std::abs(share - (mode == LinkMode::nvlink ? 1.0 : 0.0)),
+                    mode == LinkMode::nvlink ? 0.02001 : 0.01001);
         }
       }
     }
@@ -164,7 +169,9 @@ TEST(LinkProof, TrainingProvesNothingWhereTheProbeDidNot) {
 }
 
 TEST(LinkProof, AProgramIsJudgedByTheShares) {
-  const auto program = [](LinkMode mode, const LinkTraffic& traffic) { return judge_program(mode, {traffic, traffic}).verdict; };
+  const auto program = [](LinkMode mode, const LinkTraffic& traffic) {
+    return judge_program(mode, {traffic, traffic}).verdict;
+  };
   for (const LinkMode mode : {LinkMode::pcie, LinkMode::net}) {
     EXPECT_EQ(program(mode, gpu(0, 1)), Verdict::proven);
     EXPECT_EQ(program(mode, gpu(1, 0.1)), Verdict::contradicted);

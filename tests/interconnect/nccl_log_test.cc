@@ -16,7 +16,8 @@ const char* const kNvlink =
     "host:4711:4711 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"
     "host:4711:4801 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read\n"
     "host:4711:4801 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
-    "host:4711:4801 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer\n";
+    "host:4711:4801 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p "
+    "channels per peer\n";
 const char* const kStaged =
     "host:9:9 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct\n"
     "host:9:9 [1] NCCL INFO Channel 01 : 1[1] -> 0[0] via SHM/direct\n"
@@ -24,7 +25,8 @@ const char* const kStaged =
 const char* const kNet =
     "h:9:9 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0\n"
     "h:9:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/3(5)/GDRDMA\n";
-const char* const kNvls = "h:9:9 [0] NCCL INFO 24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels\n";
+const char* const kNvls =
+    "h:9:9 [0] NCCL INFO 24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels\n";
 
 NcclLog parse(const std::string& text) {
   std::istringstream stream(text);

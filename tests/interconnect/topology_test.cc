@@ -73,7 +73,8 @@ TEST_F(TopologyTest, GpusBehindSwitchesReachEachOtherAtFullRate) {
 }
 
 TEST_F(TopologyTest, DirectLinksJoinWhomTheyReach) {
-  auto machine = fake_machine({fake_h200(0, 4, "00000000:29:00.0"), fake_h200(1, 4, "00000000:19:00.0"), fake_h200(2, 0)});
+  auto machine =
+      fake_machine({fake_h200(0, 4, "00000000:29:00.0"), fake_h200(1, 4, "00000000:19:00.0"), fake_h200(2, 0)});
   for (auto& gpu : machine["gpus"]) gpu["compute_capability"] = 80;
   machine["gpus"][0]["ancestor"]["2"] = 10;
   machine["gpus"][1]["ancestor"]["2"] = 40;

@@ -52,8 +52,8 @@ int give_number(const json& number, T* place) {
   return kSuccess;
 }
 
-// A counter: {"values": [..]} one a reading, the last for ever; {"rate": a second, "start": ..}; {"file": ..} whose text
-// is a number. "wrap_bits" cuts it off, "error" is a status, "type" that of the value (3: unsigned long long).
+// A counter: {"values": [..]} one a reading, the last for ever; {"rate": a second, "start": ..}; {"file": ..} whose
+// text is a number. "wrap_bits" cuts it off, "error" is a status, "type" that of the value (3: unsigned long long).
 int read_counter(const json& counter, const std::string& key, unsigned long long& value) {
   if (counter.contains("error")) return counter["error"];
   if (counter.contains("values")) {
@@ -246,8 +246,7 @@ int nvmlDeviceGetFieldValues(void* device, int count, FieldValue* values) {
   for (int i = 0; i < count; ++i) {
     FieldValue& field = values[i];
     const bool whole = field.scope_id == ~0U || !counters.contains(std::to_string(field.field_id) + "/0");
-    const std::string key =
-        std::to_string(field.field_id) + (whole ? "" : "/" + std::to_string(field.scope_id));
+    const std::string key = std::to_string(field.field_id) + (whole ? "" : "/" + std::to_string(field.scope_id));
     field.status = kNotSupported;
     if (!counters.contains(key)) continue;
     const std::string place = std::to_string(reinterpret_cast<std::uintptr_t>(device)) + ":" + key;

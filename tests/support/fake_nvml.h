@@ -1,13 +1,13 @@
 // Machines with GPUs for tests: the script of tests/support/fake_nvml.cc, which says what a script may hold.
 #pragma once
 
+#include <unistd.h>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 
 namespace lockstep::testing {
 
