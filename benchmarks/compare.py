@@ -2,11 +2,13 @@
 """Times the train step in Lockstep and in PyTorch, in turn, and prints the ratios.
 
     benchmarks/compare.py --python /path/to/venv/bin/python
+    benchmarks/compare.py --device cuda --models vgg16 --ranks 2 --batch-per-rank 32 --precision bf16
 
 `--python` is an interpreter with PyTorch; this script itself needs the standard library only, and a build of Lockstep.
-For each configuration PyTorch first shows in which of its plain settings it is fastest on this machine (eager or
-torch.compile, fused or foreach optimizer, channels_last); that one runs against Lockstep. A figure is the mean time of
-a step of one run; the table has the median of the runs, with the least and the largest.
+For each configuration PyTorch first shows in which of its plain settings it is fastest on this machine (on CPUs eager
+or torch.compile, fused or foreach optimizer, channels_last; on GPUs torch.compile's modes); that one runs against
+Lockstep. A figure is the mean time of a step of one run; the table has the median of the runs, with the least and the
+largest.
 """
 
 import argparse
@@ -23,43 +25,62 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CONFIGURATIONS = [(model, ranks, threads) for model in ("mlp", "lenet") for ranks, threads in ((1, 1), (1, 2), (2, 1))]
+PYTORCH = str(ROOT / "benchmarks" / "pytorch" / "train_step.py")
+IMAGE_MODELS = ("lenet", "vgg11", "vgg13", "vgg16", "vgg19")
+MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs")
+# What the options leave open, by device. Steps are for mlp and lenet, and for larger models.
+DEFAULTS = {
+    "cpu": {"models": ["mlp", "lenet"], "modes": ["eager", "default"], "alternations": 5, "warmup": (100, 2),
+            "steps": (500, 5), "trials": 2},
+    "cuda": {"models": ["vgg16"], "modes": list(MODES[1:]), "alternations": 3, "warmup": (40, 40),
+             "steps": (5000, 100), "trials": 1},
+}  # fmt: skip
 # Variables that would change threads or libraries of one side, or make a rank of a process that is none.
 NOT_INHERITED = re.compile("OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|TORCH|LOCKSTEP|RANK|LOCAL_|WORLD_|MASTER_|PMI|SLURM")
-RUN_TIMEOUT_S = 600
 
 
-def environment(threads):
+class Failed(Exception):
+    """A benchmark ended without a result."""
+
+
+def environment(options, threads):
     kept = {name: value for name, value in os.environ.items() if not NOT_INHERITED.match(name)}
-    return {**kept, "OMP_NUM_THREADS": str(threads)}
+    kept.setdefault("NCCL_NVLS_ENABLE", "0")
+    cache = pathlib.Path(options.cache).resolve()
+    return {**kept, "OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+            "TRITON_CACHE_DIR": str(cache / "triton")}  # fmt: skip
 
 
-def run(command, threads):
+def run(command, variables, timeout_s):
     """The object that a benchmark prints as a line of its own."""
     try:
-        process = subprocess.Popen(command, env=environment(threads), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, start_new_session=True)  # fmt: skip
     except OSError as error:
-        raise SystemExit(f"{command[0]}: cannot be run: {error.strerror}")
+        raise Failed(f"{command[0]}: cannot be run: {error.strerror}")
     try:
-        out, err = process.communicate(timeout=RUN_TIMEOUT_S)
+        out, err = process.communicate(timeout=timeout_s)
     except BaseException as error:
         os.killpg(process.pid, signal.SIGKILL)  # all ranks
         process.wait()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise SystemExit(f"{' '.join(command)}: did not end in {RUN_TIMEOUT_S} s")
+            raise Failed(f"{' '.join(command)}: did not end in {timeout_s} s")
         raise
     for line in out.splitlines():
         if process.returncode == 0 and line.startswith("{"):
             return json.loads(line)
-    raise SystemExit(f"{' '.join(command)}: ended with code {process.returncode}\n{out}{err}")
+    raise Failed(f"{' '.join(command)}: ended with code {process.returncode}\n{out}{err}")
 
 
-def settings_of(model, compiled):
+def settings_of(model, options):
     """PyTorch's settings that are tried, as options of pytorch/train_step.py."""
-    layouts = [[], ["--channels-last"]] if model == "lenet" else [[]]
-    choices = itertools.product([[], ["--compile"]] if compiled else [[]], layouts, ["foreach", "fused"])
-    return [[*compiled, *layout, "--optimizer", optimizer] for compiled, layout, optimizer in choices]
+    on_gpu = options.device == "cuda"
+    channels_last = [["--channels-last"]] if model in IMAGE_MODELS else []
+    layouts = channels_last if on_gpu and channels_last else [[], *channels_last]
+    optimizers = ["fused"] if on_gpu else ["foreach", "fused"]
+    modes = [[] if mode == "eager" else ["--compile", mode] for mode in options.modes]
+    return [[*mode, *layout, "--optimizer", optimizer]
+            for mode, layout, optimizer in itertools.product(modes, layouts, optimizers)]  # fmt: skip
 
 
 def describe(setting):
@@ -69,38 +90,61 @@ def describe(setting):
 class Comparison:
     def __init__(self, options):
         self.options = options
-        self.lockstep = [str(pathlib.Path(options.build) / "bin" / "train_step_benchmark")]
-        self.pytorch = [options.python, str(ROOT / "benchmarks" / "pytorch" / "train_step.py")]
+        self.programs = {"lockstep": [options.lockstep], "pytorch": [options.python, PYTORCH]}
         self.versions = {}
 
-    def time(self, side, configuration, steps, setting=()):
+    def time(self, side, configuration, setting=()):
+        """What one run printed."""
+        options = self.options
         model, ranks, threads = configuration
-        program = self.lockstep if side == "lockstep" else self.pytorch
-        command = [*program, "--model", model, "--batch", str(self.options.batch), "--ranks", str(ranks), "--threads",
-                   str(threads), "--warmup", str(self.options.warmup), "--steps", str(steps), *setting]  # fmt: skip
-        result = run(command, threads)
-        self.versions[side] = result["version"]
-        return result["mean_ms"]
+        large = model not in ("mlp", "lenet")
+        command = [*self.programs[side], "--model", model, "--device", options.device, "--precision", options.precision,
+                   "--batch-per-rank", str(options.batch_per_rank), "--ranks", str(ranks), "--threads", str(threads),
+                   "--warmup", str(options.warmup[large]), "--steps", str(options.steps[large]), *setting]  # fmt: skip
+        if options.deterministic:
+            command.append("--deterministic")
+        result = run(command, environment(options, threads), options.run_timeout)
+        self.versions[side] = result["versions"]
+        return result
 
     def fastest_setting(self, configuration):
-        """The best of two short runs decides."""
-        settings = settings_of(configuration[0], not self.options.eager)
-        tried = [[self.time("pytorch", configuration, self.options.trial_steps, s) for s in settings] for _ in range(2)]
-        best = [min(times) for times in zip(*tried)]
-        report = {describe(setting): round(ms, 3) for setting, ms in zip(settings, best)}
-        return settings[best.index(min(best))], report
+        """The best of the trials decides. A setting that fails is left out, and the record says why."""
+        report = {}
+        best = None
+        for setting in settings_of(configuration[0], self.options):
+            name = describe(setting)
+            try:
+                trials = [self.time("pytorch", configuration, setting) for _ in range(self.options.trials)]
+            except Failed as error:
+                report[name] = str(error)[-2000:]
+                print(f"PyTorch, {name}: no figure: {error}", file=sys.stderr)
+                continue
+            report[name] = round(min(trial["mean_ms"] for trial in trials), 3)
+            if best is None or report[name] < report[describe(best)]:
+                best = setting
+        if best is None:
+            raise Failed("no setting of PyTorch gave a figure")
+        return best, report
 
     def compare(self, configuration):
         setting, tried = self.fastest_setting(configuration)
-        times = {"lockstep": [], "pytorch": []}
+        runs = {"lockstep": [], "pytorch": []}
         for _ in range(self.options.alternations):
-            times["lockstep"].append(self.time("lockstep", configuration, self.options.steps))
-            times["pytorch"].append(self.time("pytorch", configuration, self.options.steps, setting))
+            runs["lockstep"].append(self.time("lockstep", configuration))
+            runs["pytorch"].append(self.time("pytorch", configuration, setting))
+
+        def values(side, key):
+            return [each[key] for each in runs[side]]
+
         model, ranks, threads = configuration
-        medians = {side: statistics.median(values) for side, values in times.items()}
-        return {"model": model, "ranks": ranks, "threads": threads, "lockstep_ms": times["lockstep"],
-                "pytorch_ms": times["pytorch"], "ratio": medians["pytorch"] / medians["lockstep"],
-                "pytorch_setting": describe(setting), "pytorch_settings_tried_ms": tried}  # fmt: skip
+        medians = {side: statistics.median(values(side, "mean_ms")) for side in runs}
+        result = {"model": model, "ranks": ranks, "threads": threads}
+        for side in runs:
+            result |= {f"{side}_ms": values(side, "mean_ms"), f"{side}_memory_mib": values(side, "memory_mib"),
+                       f"{side}_samples_per_s": statistics.median(values(side, "samples_per_s")),
+                       f"{side}_loss": runs[side][-1]["loss"]}  # fmt: skip
+        return result | {"ratio": medians["pytorch"] / medians["lockstep"], "device": runs["lockstep"][0]["device"],
+                         "pytorch_setting": describe(setting), "pytorch_settings_tried_ms": tried}  # fmt: skip
 
 
 def figure(values):
@@ -109,16 +153,20 @@ def figure(values):
 
 def row_of(result):
     name = f"{result['model']}, {result['ranks']} x {result['threads']}"
+    memory = [max(result[f"{side}_memory_mib"]) for side in ("lockstep", "pytorch")]
     return (f"{name:15} {figure(result['lockstep_ms']):>24} {figure(result['pytorch_ms']):>24} {result['ratio']:8.2f}"
-            f"  {result['pytorch_setting']}")  # fmt: skip
+            f"  {result['pytorch_setting']}{f'; {memory[0]} and {memory[1]} MiB' if any(memory) else ''}")  # fmt: skip
 
 
 def command_output(*command):
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except OSError:
+        return "unknown"
     return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
-def machine():
+def machine(options):
     cpu = platform.processor() or "unknown"
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text()
@@ -127,51 +175,95 @@ def machine():
         cpu = f"{fields['model name']}, family {fields['cpu family']} model {fields['model']}, {simd}"
     except (OSError, KeyError):
         pass
-    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load_at_start": os.getloadavg()[0],
-            "system": platform.platform()}  # fmt: skip
+    found = {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load_at_start": os.getloadavg()[0],
+             "system": platform.platform()}  # fmt: skip
+    if options.device == "cuda":
+        found["gpus"] = command_output("nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used",
+                                       "--format=csv,noheader").splitlines()  # fmt: skip
+        found["environment"] = {name: value for name, value in environment(options, 1).items()
+                                if name.startswith(("NCCL_", "CUDA_"))}  # fmt: skip
+    return found
 
 
-def build_of(folder):
-    cache = (pathlib.Path(folder) / "CMakeCache.txt").read_text()
+def build_of(program):
+    try:
+        cache = (pathlib.Path(program).parent.parent / "CMakeCache.txt").read_text()
+    except OSError:
+        return "unknown"
     wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "LOCKSTEP_NATIVE")
     settings = {name: value for name, value in re.findall(r"^(\w+):\w+=(.*)$", cache, re.MULTILINE) if name in wanted}
     compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE).group(1)
     return {**settings, "compiler": command_output(compiler, "--version").splitlines()[0]}
 
 
-def main():
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", required=True, help="interpreter that has PyTorch")
-    parser.add_argument("--build", default=str(ROOT / "build"), help="build folder of Lockstep (default: build)")
-    parser.add_argument("--models", nargs="+", choices=["mlp", "lenet"], default=["mlp", "lenet"])
-    parser.add_argument("--batch", type=int, default=64, help="samples a rank")
-    parser.add_argument("--alternations", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=100, help="steps before each run")
-    parser.add_argument("--steps", type=int, default=500, help="timed steps of a run")
-    parser.add_argument("--trial-steps", type=int, default=200, help="timed steps of a run that chooses a setting")
-    parser.add_argument("--eager", action="store_true", help="leave torch.compile out of PyTorch's settings: quicker")
+    parser.add_argument("--python", default=sys.executable, help="interpreter that has PyTorch (default: this one)")
+    parser.add_argument("--lockstep", default=str(ROOT / "build" / "bin" / "train_step_benchmark"),
+                        help="train_step_benchmark (default: build/bin/train_step_benchmark)")  # fmt: skip
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--models", nargs="+", choices=["mlp", *IMAGE_MODELS],
+                        help="default: mlp and lenet, on GPUs vgg16")  # fmt: skip
+    parser.add_argument("--ranks", nargs="+", type=int,
+                        help="each of them is a row (default: on CPUs 1 rank with 1 and with 2 threads, and 2 ranks "
+                        "with 1; on GPUs 1)")  # fmt: skip
+    parser.add_argument("--batch-per-rank", type=int, default=64)
+    parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32",
+                        help="bf16: autocast in PyTorch")  # fmt: skip
+    parser.add_argument("--deterministic", action="store_true")
+    parser.add_argument("--modes", nargs="+", choices=MODES,
+                        help="of torch.compile that are tried (default: eager and default, on GPUs all but eager)")  # fmt: skip
+    parser.add_argument("--alternations", type=int, help="default: 5, on GPUs 3")
+    parser.add_argument("--warmup", type=int, help="steps before each run (default: 100, for vgg 2; on GPUs 40)")
+    parser.add_argument("--steps", type=int, help="timed steps of a run (default: 500, for vgg 5; on GPUs 5000 and 100)")
+    parser.add_argument("--run-timeout", type=int, default=300, metavar="S", help="of one run, compilation included")
+    parser.add_argument("--cache", default=str(ROOT / "build" / "torch_cache"),
+                        help="folder of what torch.compile made, kept for later runs (default: build/torch_cache)")  # fmt: skip
+    parser.add_argument("--commit", default=command_output("git", "describe", "--always", "--dirty", "--abbrev=40"),
+                        help="for the record, where there is no git")  # fmt: skip
     parser.add_argument("--out", help="file of the record (default: in benchmarks/results)")
     options = parser.parse_args()
+    defaults = DEFAULTS[options.device]
+    for name in ("models", "modes", "alternations"):
+        setattr(options, name, getattr(options, name) or defaults[name])
+    for name in ("warmup", "steps"):
+        given = getattr(options, name)
+        setattr(options, name, defaults[name] if given is None else (given, given))
+    options.trials = defaults["trials"]
+    options.cores = [(ranks, 1) for ranks in options.ranks or [1]]  # ranks and threads
+    if options.device == "cpu" and not options.ranks:
+        options.cores = [(1, 1), (1, 2), (2, 1)]
+    return options
+
+
+def work_of(options):
+    return (f"Train step in ms, {options.device}, {options.precision}, batch {options.batch_per_rank} a rank: forward, "
+            f"loss, backward, all-reduce, SGD with momentum, loss read.\n"
+            f"No gradient norm, no clipping; gradients in f32; {'' if options.deterministic else 'not '}deterministic. "
+            f"Median ({options.alternations} runs in turn; least - largest).\nRatio: PyTorch / Lockstep.")  # fmt: skip
+
+
+def main():
+    options = parse_options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends what it started, like Ctrl-C
     comparison = Comparison(options)
-    if not pathlib.Path(comparison.lockstep[0]).exists():
-        raise SystemExit(f"{comparison.lockstep[0]}: not there; build the target train_step_benchmark")
-
+    if not pathlib.Path(options.lockstep).exists():
+        raise SystemExit(f"{options.lockstep}: not there; build the target train_step_benchmark")
     now = datetime.datetime.now(datetime.timezone.utc)
-    work = (f"Train step in ms, f32, batch {options.batch} a rank: forward, loss, backward, all-reduce, SGD with "
-            f"momentum, loss read.\nNo gradient norm, no clipping. Median ({options.alternations} runs of "
-            f"{options.steps} steps in turn; least - largest).\nRatio: PyTorch / Lockstep.")  # fmt: skip
+    work = work_of(options)
     record = {"time": now.isoformat(timespec="seconds"), "command": " ".join(sys.argv), "work": work,
-              "commit": command_output("git", "describe", "--always", "--dirty", "--abbrev=40"),
-              "machine": machine(), "build": build_of(options.build), "results": []}  # fmt: skip
+              "commit": options.commit, "machine": machine(options), "build": build_of(options.lockstep),
+              "clipping": "none", "gradient_dtype": "f32", "deterministic": options.deterministic, "results": []}  # fmt: skip
     print(work + "\n")
     print(f"{'ranks x threads':15} {'Lockstep':>24} {'PyTorch':>24}    ratio  PyTorch's best setting")
-    for configuration in CONFIGURATIONS:
-        if configuration[0] in options.models:
-            result = comparison.compare(configuration)
+    try:
+        for model, (ranks, threads) in itertools.product(options.models, options.cores):
+            result = comparison.compare((model, ranks, threads))
             record["results"].append(result)
             print(row_of(result), flush=True)
-    record["versions"] = {**comparison.versions, "python": command_output(options.python, "--version")}
+    except Failed as error:
+        raise SystemExit(str(error))
+    record["versions"] = {**comparison.versions, "Python": command_output(options.python, "--version")}
     file = pathlib.Path(options.out or ROOT / "benchmarks" / "results" / f"train_step-{now:%Y%m%d-%H%M}.json")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(record, indent=1) + "\n")

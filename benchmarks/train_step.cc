@@ -1,20 +1,20 @@
 // Times the train step: forward, loss, backward, all-reduce, SGD with momentum, and the loss read on the host. The same
 // work in PyTorch is pytorch/train_step.py; compare.py runs both in turn. No gradient norm, no clipping. Rank 0 prints
-// one line of JSON.
+// one line of JSON. On GPUs the host waits before and after the timed steps, not within.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "framework/core/context.h"
+#include "framework/core/gpu.h"
 #include "framework/core/version.h"
 #include "framework/data/counter_random.h"
 #include "framework/distributed/world.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "framework/train/input.h"
 #include "framework/train/train_step.h"
 #include "models/registry.h"
 
@@ -22,10 +22,11 @@ using namespace lockstep;
 
 namespace {
 
-constexpr int kClasses = 10;
-
 struct Options {
   std::string model;
+  std::string device = "cpu";
+  std::string precision = "f32";
+  bool deterministic = false;
   std::int64_t batch = 64;
   int ranks = 1;
   int threads = 1;
@@ -33,51 +34,78 @@ struct Options {
   int steps = 500;
 };
 
+ContextOptions context_options(const Options& options) {
+  return {.device = options.device == "cuda" ? DeviceType::cuda : DeviceType::cpu,
+          .threads = options.threads,
+          .allow_tf32 = options.precision == "tf32",
+          .deterministic = options.deterministic};
+}
+
 // One random batch, which stays in memory and serves every step.
-DeviceBatch make_batch(const Options& options, int rank) {
-  const Shape shape = {options.batch, 28, 28, 1};
+DeviceBatch make_batch(const ModelInput& input, std::int64_t count, int rank) {
+  const Shape& image = input.sample_shape;
+  const Shape shape = {count, image[0], image[1], image[2]};
   const auto key = static_cast<std::uint64_t>(rank);
   std::uint64_t counter = 0;
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch));
-  std::vector<float> samples(static_cast<std::size_t>(shape.numel()));
-  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random_bits(key, counter++) % kClasses);
-  for (float& pixel : samples) pixel = static_cast<float>(random_bits(key, counter++) >> 40) * 0x1p-24F;
-  return {.samples = Tensor::from_host(std::span<const float>(samples), shape),
-          .labels = Tensor::from_host(std::span<const std::int32_t>(labels), {options.batch}),
-          .first = rank * options.batch};
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(shape.numel()));
+  const auto classes = static_cast<std::uint64_t>(input.classes);
+  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random_bits(key, counter++) % classes);
+  for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random_bits(key, counter++));
+  return to_device({.samples = ConstView(pixels.data(), DType::u8, shape),
+                    .labels = ConstView(labels.data(), DType::i32, {count}),
+                    .count = count,
+                    .first = rank * count},
+                   {.sample_shape = image});
+}
+
+// Of the rank's GPU, as NVML has it: context, libraries and NCCL included, and whoever else is on it. 0 on a CPU.
+std::size_t used_gpu_bytes() {
+  if constexpr (kernels::kHasCuda) {
+    if (context().device() == DeviceType::cuda) {
+      const GpuInfo gpu = selected_gpu();
+      return gpu.total_bytes - gpu.free_bytes;
+    }
+  }
+  return 0;
+}
+
+std::string device_name() {
+  if constexpr (kernels::kHasCuda) {
+    if (context().device() == DeviceType::cuda) return selected_gpu().name;
+  }
+  return "cpu";
 }
 
 void run(const Options& options, World& world) {
-  Context context(DeviceType::cpu, options.threads);
-  const ContextScope scope(context);
-  const Model model = make_model(options.model, {.sample_shape = {28, 28, 1}, .classes = kClasses});
-  const DeviceBatch batch = make_batch(options, world.rank());
+  const ModelInput input = usual_input(options.model);
+  const Model model = make_model(options.model, {.sample_shape = input.sample_shape, .classes = input.classes});
+  const DeviceBatch batch = make_batch(input, options.batch, world.rank());
   const auto loss = [&](const DeviceBatch& b) { return softmax_cross_entropy(model.logits(b.samples), b.labels); };
   TrainStep train_step(*model.module, loss, SgdConfig{.momentum = 0.9}, world.group());
-  const auto step = [&] { return train_step.run([&] { return batch; }, 0.01).loss; };
-
-  for (int i = 0; i < options.warmup; ++i) step();
-  world.group().barrier().wait();
-  using Clock = std::chrono::steady_clock;
-  const auto milliseconds = [](Clock::duration time) {
-    return std::chrono::duration<double, std::milli>(time).count();
-  };
-  std::vector<double> step_ms;
   double last_loss = 0;
-  const auto begin = Clock::now();
-  auto last = begin;
-  for (int i = 0; i < options.steps; ++i) {
-    last_loss = step();
-    const auto now = Clock::now();
-    step_ms.push_back(milliseconds(now - last));
-    last = now;
-  }
+  const auto run_steps = [&](int count) {
+    for (int i = 0; i < count; ++i) last_loss = train_step.run([&] { return batch; }, 0.01).loss;
+    context().synchronize();
+  };
+
+  run_steps(options.warmup);
+  world.group().barrier().wait();
+  context().synchronize();
+  const auto begin = std::chrono::steady_clock::now();
+  run_steps(options.steps);
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   if (world.rank() == 0) {
-    std::nth_element(step_ms.begin(), step_ms.begin() + options.steps / 2, step_ms.end());
-    fmt::print(R"({{"mean_ms": {}, "median_ms": {}, "loss": {}, "version": "{}"}})"
+    const double step_ms = time.count() / options.steps;
+    std::string versions = fmt::format(R"("Lockstep": "{}")", version());
+    for (const BuildPart& part : build_parts()) {
+      if (part.present()) versions += fmt::format(R"(, "{}": "{}")", part.name, part.version);
+    }
+    fmt::print(R"({{"mean_ms": {}, "samples_per_s": {:.1f}, "loss": {}, "memory_mib": {}, "device": "{}", )"
+               R"("versions": {{{}}}}})"
                "\n",
-               milliseconds(last - begin) / options.steps, step_ms[static_cast<std::size_t>(options.steps / 2)],
-               last_loss, version());
+               step_ms, 1e3 * static_cast<double>(options.batch * world.size()) / step_ms, last_loss,
+               used_gpu_bytes() >> 20, device_name(), versions);
   }
   world.group().barrier().wait();
 }
@@ -87,8 +115,11 @@ void run(const Options& options, World& world) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Times the train step of a model; rank 0 prints one line of JSON.");
-  app.add_option("--model", options.model, "mlp or lenet")->required()->check(CLI::IsMember({"mlp", "lenet"}));
-  app.add_option("--batch", options.batch, "samples a rank")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--model", options.model)->required()->check(CLI::IsMember(model_names()));
+  app.add_option("--device", options.device)->capture_default_str()->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--precision", options.precision)->capture_default_str()->check(CLI::IsMember({"f32", "tf32"}));
+  app.add_flag("--deterministic", options.deterministic, "the same bits in every run");
+  app.add_option("--batch-per-rank", options.batch)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--ranks", options.ranks)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads, "a rank")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--warmup", options.warmup, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
@@ -98,5 +129,6 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return run_ranks(options.ranks, argv, [&](World& world) { run(options, world); });
+  return run_ranks(
+      options.ranks, argv, [&](World& world) { run(options, world); }, context_options(options));
 }

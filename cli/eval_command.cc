@@ -87,7 +87,7 @@ std::function<int(char** argv)> add_eval_command(CLI::App& app) {
     if (placement.speaks_for_all()) print_kept_settings(policy);
     // Before ranks are started, so that what is wrong for all of them is said once.
     const CheckpointInfo info = checkpoint_of("--checkpoint", arguments->checkpoint, arguments->model);
-    const std::unique_ptr<Dataset> dataset = open_validation_data(arguments->data, info.seed);
+    const std::unique_ptr<Dataset> dataset = open_validation_data(arguments->data, arguments->model, info.seed);
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
     run_rank(*arguments, *dataset, placement);
     return 0;

@@ -43,13 +43,12 @@ struct TrainArguments {
   DataArguments data;
   std::optional<std::int64_t> batch_per_rank, global_batch, accumulate, steps, epochs;
   std::string optimizer = "sgd";
-  std::optional<double> lr, weight_decay;
+  std::optional<double> lr, weight_decay, dropout;
   double momentum = 0.9;
   double clip = 0.0;
   std::string schedule = "constant";
   std::int64_t warmup = 0;
   double label_smoothing = 0.0;
-  double dropout = 0.0;
   double first_bucket_mib = 1.0;
   double bucket_cap_mib = 25.0;
   std::string grad_dtype = "f32";
@@ -82,7 +81,7 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--schedule", arguments.schedule, "constant, cosine, linear or step (a tenth after each third of the run)");
   visit("--warmup", arguments.warmup, "steps of linear warm-up");
   visit("--label-smoothing", arguments.label_smoothing, "share of the target spread over all classes");
-  visit("--dropout", arguments.dropout, "probability that a hidden unit is dropped");
+  visit("--dropout", arguments.dropout, "probability that a hidden unit is dropped; default: 0.5 for vgg, 0 for the others");
   visit("--bucket-cap-mib", arguments.bucket_cap_mib, "a bucket of gradients is closed at this size");
   visit("--first-bucket-mib", arguments.first_bucket_mib, "the same for the first");
   visit("--grad-dtype", arguments.grad_dtype,
@@ -125,8 +124,8 @@ void inherit_options(const CLI::App& app, TrainArguments& arguments) {
     const auto given = [&](const char* option) { return app.get_option(option)->count() > 0; };
     expect(!given("--seed"), "--resume {}: expected no --seed: that of the run decides the order of its data",
            arguments.resume);
-    expect(!given("--data") || !given("--synthetic"), "expected --data or --synthetic, got both");
-    if (given("--data")) options["synthetic"] = nullptr;
+    if (given("--data")) options["synthetic"] = options["image-size"] = nullptr;
+    if (given("--synthetic")) options["data"] = options["val-data"] = nullptr;
     if (given("--steps") || given("--epochs")) options["steps"] = options["epochs"] = nullptr;
     options["batch-per-rank"] = nullptr;
     if (given("--batch-per-rank") || given("--global-batch")) {
@@ -214,8 +213,8 @@ void check(const TrainArguments& arguments) {
   at_least("--checkpoint-every", arguments.checkpoint_every, std::int64_t{0});
   at_least("--lr", arguments.lr.value_or(0.0), 0.0);
   at_least("--clip", arguments.clip, 0.0);
-  expect(arguments.dropout >= 0 && arguments.dropout < 1, "--dropout: expected a probability in [0, 1), got {}",
-         arguments.dropout);
+  const double dropout = arguments.dropout.value_or(0.0);
+  expect(dropout >= 0 && dropout < 1, "--dropout: expected a probability in [0, 1), got {}", dropout);
   expect(arguments.label_smoothing >= 0 && arguments.label_smoothing < 1,
          "--label-smoothing: expected a share in [0, 1), got {}", arguments.label_smoothing);
 }
@@ -356,7 +355,7 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
     if (placement.speaks_for_all()) print_kept_settings(policy);
     expect(arguments->grad_dtype == "f32" || placement.device == DeviceType::cuda,
            "--grad-dtype {}: expected a GPU, got CPU ranks, whose gradients are f32", arguments->grad_dtype);
-    const DataSources data = open_data(arguments->data, arguments->seed);
+    const DataSources data = open_data(arguments->data, arguments->model, arguments->seed);
     // What is wrong for every rank is said once, before there are any.
     if (placement.environment.launcher != Launcher::lockstep) {
       preflight(*arguments, data, placement.environment.world_size);

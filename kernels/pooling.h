@@ -38,6 +38,12 @@ using ReluMaxPool2dBackward = void(const ExecContext& exec, ConstView dy, ConstV
 using AvgPool2dForward = void(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y);
 using AvgPool2dBackward = void(const ExecContext& exec, ConstView dy, const Pool2dParams& params, GradView dx);
 
+// y (N, OH, OW, C) = the mean of each of OH x OW windows that cover x (N, H, W, C): window i of OH has the rows
+// [floor(i H / OH), ceil((i + 1) H / OH)), columns alike (torch.nn.AdaptiveAvgPool2d). Where H is no multiple of OH,
+// neighbouring windows overlap; where it is less, they repeat pixels.
+using AdaptiveAvgPool2dForward = void(const ExecContext& exec, ConstView x, View y);
+using AdaptiveAvgPool2dBackward = void(const ExecContext& exec, ConstView dy, GradView dx);
+
 namespace cpu {
 MaxPool2dForward max_pool2d_forward;
 MaxPool2dBackward max_pool2d_backward;
@@ -45,6 +51,8 @@ ReluMaxPool2dForward relu_max_pool2d_forward;
 ReluMaxPool2dBackward relu_max_pool2d_backward;
 AvgPool2dForward avg_pool2d_forward;
 AvgPool2dBackward avg_pool2d_backward;
+AdaptiveAvgPool2dForward adaptive_avg_pool2d_forward;
+AdaptiveAvgPool2dBackward adaptive_avg_pool2d_backward;
 }  // namespace cpu
 namespace cuda {
 MaxPool2dForward max_pool2d_forward;
@@ -53,6 +61,8 @@ ReluMaxPool2dForward relu_max_pool2d_forward;
 ReluMaxPool2dBackward relu_max_pool2d_backward;
 AvgPool2dForward avg_pool2d_forward;
 AvgPool2dBackward avg_pool2d_backward;
+AdaptiveAvgPool2dForward adaptive_avg_pool2d_forward;
+AdaptiveAvgPool2dBackward adaptive_avg_pool2d_backward;
 }  // namespace cuda
 
 }  // namespace lockstep::kernels

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,10 +12,18 @@
 
 namespace lockstep {
 
-struct ModelOptions {
+// What a model is fed with: for made-up data, and to tell whether other data fit.
+struct ModelInput {
   Shape sample_shape;  // of one sample, without the batch
+  int classes;
+
+  bool operator==(const ModelInput&) const = default;
+};
+
+struct ModelOptions {
+  Shape sample_shape;
   std::int64_t classes = 10;
-  double dropout = 0.0;
+  std::optional<double> dropout = {};  // default: the model's own
 };
 
 struct Model {
@@ -22,10 +31,17 @@ struct Model {
   LogitsFunction logits;  // calls module's forward
 };
 
+// All of these throw std::invalid_argument for a name that is unknown, with the nearest known one.
+
 std::vector<std::string> model_names();
 
-// Throws std::invalid_argument for a name that is unknown (with the nearest known one) and for samples of a shape that
-// the model cannot take.
+// What the model was made for: Fashion-MNIST's images for mlp and lenet, ImageNet's for the others.
+ModelInput usual_input(std::string_view name);
+
+// Throws std::invalid_argument for samples of a shape that the model cannot take.
+void expect_model_takes(std::string_view name, const Shape& sample_shape);
+
+// Throws std::invalid_argument as expect_model_takes does.
 Model make_model(std::string_view name, const ModelOptions& options);
 
 }  // namespace lockstep

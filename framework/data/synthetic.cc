@@ -1,6 +1,8 @@
 #include "framework/data/synthetic.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <vector>
 
 #include "framework/core/error.h"
@@ -14,8 +16,14 @@ constexpr std::uint64_t kPatternStream = 0;
 constexpr std::uint64_t kTrainStream = 1;
 constexpr std::uint64_t kTestStream = 2;
 
-// Brightness of a field is 64 .. 191, noise -64 .. 63: their sum is a pixel without clamping.
-constexpr unsigned kNoiseMean = 64;
+// Brightness of a field and noise are each below this: a pixel is their sum, and eight of them are one sum of words.
+constexpr std::uint64_t kHalf = 128;
+constexpr std::uint64_t kNoiseMask = 0x7f7f7f7f7f7f7f7f;
+
+// Byte i of the word, counted from its low end, at address i.
+constexpr std::uint64_t little_endian(std::uint64_t word) {
+  return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
+}
 
 class SyntheticDataset : public DatasetOf<std::uint8_t> {
  public:
@@ -36,7 +44,7 @@ class SyntheticDataset : public DatasetOf<std::uint8_t> {
         for (std::int64_t c = 0; c < channels; ++c) {
           const std::int64_t field = (field_row * kFields + x * kFields / width) * channels + c;
           patterns_.push_back(
-              static_cast<std::uint8_t>(64 + random_bits(key, static_cast<std::uint64_t>(field)) % 128));
+              static_cast<std::uint8_t>(random_bits(key, static_cast<std::uint64_t>(field)) % kHalf));
         }
       }
     }
@@ -51,13 +59,15 @@ class SyntheticDataset : public DatasetOf<std::uint8_t> {
     for (std::int64_t y = 0; y < height; ++y) {
       const std::uint8_t* pattern = patterns_.data() + (label * kFields + y * kFields / height) * row_pixels_;
       std::uint8_t* row = pixels.data() + y * row_pixels_;
-      for (std::size_t x = 0; x < row_pixels; x += 8) {
-        const std::uint64_t noise = random_bits(key, counter++);
-        const std::size_t run = std::min<std::size_t>(8, row_pixels - x);
-        for (std::size_t i = 0; i < run; ++i) {
-          row[x + i] = static_cast<std::uint8_t>(pattern[x + i] + ((noise >> (8 * i) & 0xff) >> 1) - kNoiseMean);
-        }
-      }
+      const auto add_noise = [&](std::size_t x, std::size_t count) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, pattern + x, count);
+        word += little_endian(random_bits(key, counter++) >> 1 & kNoiseMask);
+        std::memcpy(row + x, &word, count);
+      };
+      const std::size_t whole = row_pixels / 8 * 8;
+      for (std::size_t x = 0; x < whole; x += 8) add_noise(x, 8);
+      if (whole < row_pixels) add_noise(whole, row_pixels - whole);
     }
   }
 

@@ -7,6 +7,8 @@
 #include <stdexcept>
 
 #include "framework/core/error.h"
+#include "framework/core/gpu.h"
+#include "framework/distributed/gpu_assignment.h"
 #include "framework/distributed/launcher.h"
 
 namespace lockstep {
@@ -14,6 +16,17 @@ namespace {
 
 std::shared_ptr<Store> join_store(const Environment& environment) {
   return environment.world_size > 1 ? std::make_shared<Store>(store_options(environment)) : nullptr;
+}
+
+ContextOptions on_own_gpu(ContextOptions options, const Environment& environment) {
+  if constexpr (kernels::kHasCuda) {
+    if (options.device == DeviceType::cuda) {
+      const GpuCount gpus = count_gpus();
+      expect(gpus.count > 0, "context: expected a GPU, got none: {}", gpus.why_none);
+      options.gpu = gpu_of_rank(environment, gpus.count);
+    }
+  }
+  return options;
 }
 
 }  // namespace
@@ -36,12 +49,14 @@ void World::run(const std::function<void()>& body) {
   }
 }
 
-int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body) {
+int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body, const ContextOptions& options) {
   int rank = 0;
   try {
     const Environment environment = detect_environment();
     if (environment.launcher == Launcher::none && ranks > 1) return launch(ranks, argv);
     rank = environment.rank;
+    Context context(on_own_gpu(options, environment));
+    const ContextScope scope(context);
     World world(environment);
     world.run([&] { body(world); });
     return 0;

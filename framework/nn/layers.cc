@@ -11,13 +11,21 @@
 namespace lockstep {
 namespace {
 
+Tensor initial_weight(const Shape& shape, std::int64_t fan_in, const std::optional<double>& std) {
+  return std ? normal(shape, 0.0, *std) : fan_in_uniform(shape, fan_in);
+}
+
+Tensor initial_bias(std::int64_t size, std::int64_t fan_in, const std::optional<double>& std) {
+  return std ? constant({size}, 0.0) : fan_in_uniform({size}, fan_in);
+}
+
 Tensor value_or_none(const std::shared_ptr<Parameter>& parameter) { return parameter ? parameter->value : Tensor{}; }
 
 }  // namespace
 
-Linear::Linear(std::int64_t in_features, std::int64_t out_features, bool bias)
-    : weight_(register_parameter("weight", fan_in_uniform({out_features, in_features}, in_features), true)) {
-  if (bias) bias_ = register_parameter("bias", fan_in_uniform({out_features}, in_features), false);
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options)
+    : weight_(register_parameter("weight", initial_weight({out_features, in_features}, in_features, options.std), true)) {
+  if (options.bias) bias_ = register_parameter("bias", initial_bias(out_features, in_features, options.std), false);
 }
 
 Tensor Linear::forward(const Tensor& x, Activation activation) const {
@@ -27,8 +35,8 @@ Tensor Linear::forward(const Tensor& x, Activation activation) const {
 Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dOptions& options) : options_(options) {
   const std::int64_t fan_in = options.kernel * options.kernel * in_channels;
   weight_ = register_parameter(
-      "weight", fan_in_uniform({out_channels, options.kernel, options.kernel, in_channels}, fan_in), true);
-  if (options.bias) bias_ = register_parameter("bias", fan_in_uniform({out_channels}, fan_in), false);
+      "weight", initial_weight({out_channels, options.kernel, options.kernel, in_channels}, fan_in, options.std), true);
+  if (options.bias) bias_ = register_parameter("bias", initial_bias(out_channels, fan_in, options.std), false);
 }
 
 Tensor Conv2d::forward(const Tensor& x, Activation activation) const {

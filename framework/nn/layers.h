@@ -2,16 +2,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "framework/nn/module.h"
 #include "framework/ops/activation.h"
 
 namespace lockstep {
 
+struct LinearOptions {
+  bool bias = true;
+  std::optional<double> std = {};  // weight from N(0, std), bias 0; without it both as torch.nn.Linear's
+};
+
 // x (..., C) -> (..., O). Parameters: weight (O, C), bias (O).
 class Linear : public Module {
  public:
-  Linear(std::int64_t in_features, std::int64_t out_features, bool bias = true);
+  Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
   Tensor forward(const Tensor& x, Activation activation = Activation::none) const;
 
  private:
@@ -23,6 +29,7 @@ struct Conv2dOptions {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   bool bias = true;
+  std::optional<double> std = {};  // weight from N(0, std), bias 0; without it both as torch.nn.Conv2d's
 };
 
 // x (N, H, W, C) -> (N, OH, OW, O). Parameters: weight (O, KH, KW, C), bias (O).

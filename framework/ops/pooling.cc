@@ -44,4 +44,17 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dParams& params) {
   return y;
 }
 
+Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t height, std::int64_t width) {
+  expect(x.shape().rank() == 4 && x.dim(1) >= 1 && x.dim(2) >= 1 && height >= 1 && width >= 1,
+         "adaptive_avg_pool2d: expected x (N, H, W, C) and sizes of at least 1, got {} and {} x {}", x.shape(), height,
+         width);
+  if (x.dim(1) == height && x.dim(2) == width) return x;
+  Tensor y = Tensor::empty({x.dim(0), height, width, x.dim(3)}, x.dtype());
+  LOCKSTEP_DISPATCH(adaptive_avg_pool2d_forward, context().exec(), x, y);
+  record("adaptive_avg_pool2d", {&x}, {&y}, [shape = x.shape(), dtype = x.dtype()](Backward& backward) {
+    LOCKSTEP_DISPATCH(adaptive_avg_pool2d_backward, context().exec(), backward.dy(), backward.target(0, shape, dtype));
+  });
+  return y;
+}
+
 }  // namespace lockstep

@@ -15,4 +15,9 @@ Tensor max_pool2d(const Tensor& x, const Pool2dParams& params);
 // The mean of each window; padding counts as zeros, as torch.nn.AvgPool2d does by default.
 Tensor avg_pool2d(const Tensor& x, const Pool2dParams& params);
 
+// Means over windows whose sizes follow from the output's: x (N, H, W, C) -> (N, height, width, C), x itself where that
+// is its size already. Windows as in torch.nn.AdaptiveAvgPool2d: they differ by at most a pixel, and overlap where the
+// sizes do not divide. Throws std::invalid_argument for sizes below 1.
+Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t height, std::int64_t width);
+
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/simd.h"
@@ -16,21 +17,36 @@ using cpu::store_first;
 using cpu::Vector;
 using std::int64_t;
 
-struct Geometry {
-  Geometry(const Shape& x, const Shape& y, const Pool2dParams& p)
-      : images(x[0]), height(x[1]), width(x[2]), channels(x[3]), out_height(y[1]), out_width(y[2]), params(p) {}
+struct Range {
+  int64_t begin, end;
+};
 
+struct Geometry {
+  Geometry(const Shape& x, const Shape& y, const Pool2dParams& p) : Geometry(x, y) { params = p; }
+  // Adaptive pooling.
+  Geometry(const Shape& x, const Shape& y)
+      : images(x[0]), height(x[1]), width(x[2]), channels(x[3]), out_height(y[1]), out_width(y[2]) {}
+
+  // The part of [0, size) that window i of `windows` covers.
+  Range window(int64_t i, int64_t size, int64_t windows) const {
+    if (!params) return {i * size / windows, ((i + 1) * size + windows - 1) / windows};
+    const int64_t begin = i * params->stride - params->padding;
+    return {std::max<int64_t>(begin, 0), std::min(begin + params->kernel, size)};
+  }
   int64_t image_elements() const { return height * width * channels; }
   // No element of x lies in two windows.
-  bool disjoint() const { return params.stride >= params.kernel; }
+  bool disjoint() const {
+    return params ? params->stride >= params->kernel : height % out_height == 0 && width % out_width == 0;
+  }
   // Each lies in one.
   bool partition() const {
-    return params.stride == params.kernel && params.padding == 0 && out_height * params.kernel == height &&
-           out_width * params.kernel == width;
+    return params ? params->stride == params->kernel && params->padding == 0 && out_height * params->kernel == height &&
+                        out_width * params->kernel == width
+                  : disjoint();
   }
 
   int64_t images, height, width, channels, out_height, out_width;
-  Pool2dParams params;
+  std::optional<Pool2dParams> params;  // none: adaptive
 };
 
 // The elements of x that one vector of channels sees through a window.
@@ -50,14 +66,11 @@ struct Window {
 // Calls body(window, offset in y, live lanes) for every window of images [begin, end) and every vector of channels.
 template <class V, class Body>
 void for_windows(const Geometry& g, int64_t begin, int64_t end, Body&& body) {
-  const auto& [kernel, stride, padding] = g.params;
   for (int64_t n = begin; n < end; ++n) {
     for (int64_t i = 0; i < g.out_height; ++i) {
-      const int64_t top = std::max<int64_t>(i * stride - padding, 0);
-      const int64_t bottom = std::min(i * stride - padding + kernel, g.height);
+      const auto [top, bottom] = g.window(i, g.height, g.out_height);
       for (int64_t j = 0; j < g.out_width; ++j) {
-        const int64_t left = std::max<int64_t>(j * stride - padding, 0);
-        const int64_t right = std::min(j * stride - padding + kernel, g.width);
+        const auto [left, right] = g.window(j, g.width, g.out_width);
         const int64_t in = ((n * g.height + top) * g.width + left) * g.channels;
         const int64_t out = ((n * g.out_height + i) * g.out_width + j) * g.channels;
         for (int64_t c = 0; c < g.channels; c += kLanes<V>) {
@@ -92,6 +105,32 @@ void scatter(const Geometry& g, int64_t begin, int64_t end, const GradView& targ
     window.for_each([=](int64_t in, int64_t element) {
       const V v = value(element);
       store_first(dx + in, add ? load_first<V>(dx + in, live) + v : v, live);
+    });
+  });
+}
+
+// What an element of a window counts in its mean.
+template <class T>
+T weight(const Geometry& g, const Window& window) {
+  return T{1} / static_cast<T>(g.params ? g.params->kernel * g.params->kernel : window.rows * window.columns);
+}
+
+template <class T>
+void mean_forward(const ExecContext& exec, const Geometry& g, const T* x, T* y) {
+  for_images<T>(exec, g, [&]<class V>(int64_t begin, int64_t end) {
+    for_windows<V>(g, begin, end, [=, &g](const Window& window, int64_t at, int64_t live) {
+      V sum{};
+      window.for_each([=, &sum](int64_t i, int64_t) { sum += load_first<V>(x + i, live); });
+      store_first(y + at, weight<T>(g, window) * sum, live);
+    });
+  });
+}
+
+template <class T>
+void mean_backward(const ExecContext& exec, const Geometry& g, const T* dy, const GradView& dx) {
+  for_images<T>(exec, g, [&]<class V>(int64_t begin, int64_t end) {
+    scatter<V, T>(g, begin, end, dx, [=, &g](const Window& window, int64_t at, int64_t live) {
+      return [v = weight<T>(g, window) * load_first<V>(dy + at, live)](int64_t) { return v; };
     });
   });
 }
@@ -199,28 +238,22 @@ void cpu::relu_max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstV
 
 void cpu::avg_pool2d_forward(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y) {
   const Geometry g(x.shape, y.shape, params);
-  with_float_type(x.dtype, [&]<class T>(T) {
-    const T factor = T{1} / static_cast<T>(params.kernel * params.kernel);
-    for_images<T>(exec, g, [&, in = x.as<T>(), out = y.as<T>()]<class V>(int64_t begin, int64_t end) {
-      for_windows<V>(g, begin, end, [=](const Window& window, int64_t at, int64_t live) {
-        V sum{};
-        window.for_each([=, &sum](int64_t i, int64_t) { sum += load_first<V>(in + i, live); });
-        store_first(out + at, factor * sum, live);
-      });
-    });
-  });
+  with_float_type(x.dtype, [&]<class T>(T) { mean_forward(exec, g, x.as<T>(), y.as<T>()); });
 }
 
 void cpu::avg_pool2d_backward(const ExecContext& exec, ConstView dy, const Pool2dParams& params, GradView dx) {
   const Geometry g(dx.view.shape, dy.shape, params);
-  with_float_type(dy.dtype, [&]<class T>(T) {
-    const T factor = T{1} / static_cast<T>(params.kernel * params.kernel);
-    for_images<T>(exec, g, [&, gradient = dy.as<T>()]<class V>(int64_t begin, int64_t end) {
-      scatter<V, T>(g, begin, end, dx, [=](const Window&, int64_t at, int64_t live) {
-        return [v = factor * load_first<V>(gradient + at, live)](int64_t) { return v; };
-      });
-    });
-  });
+  with_float_type(dy.dtype, [&]<class T>(T) { mean_backward(exec, g, dy.as<T>(), dx); });
+}
+
+void cpu::adaptive_avg_pool2d_forward(const ExecContext& exec, ConstView x, View y) {
+  const Geometry g(x.shape, y.shape);
+  with_float_type(x.dtype, [&]<class T>(T) { mean_forward(exec, g, x.as<T>(), y.as<T>()); });
+}
+
+void cpu::adaptive_avg_pool2d_backward(const ExecContext& exec, ConstView dy, GradView dx) {
+  const Geometry g(dx.view.shape, dy.shape);
+  with_float_type(dy.dtype, [&]<class T>(T) { mean_backward(exec, g, dy.as<T>(), dx); });
 }
 
 }  // namespace lockstep::kernels

@@ -92,6 +92,18 @@ TEST(WrongInput, DataThatIsMissingOrBroken) {
   expect_refused(run_command("train lenet --data " + data), {"train-labels-idx1-ubyte", "expected", "found", "offset"});
 }
 
+TEST(WrongInput, DataThatTheModelCannotTake) {
+  expect_refused(run_command("train vgg16"), {"vgg16", "--synthetic", "224 x 224 x 3"});
+  expect_refused(run_command(std::string("train vgg11 --ranks 2 --data ") + kFashionMnistPath),
+                 {"vgg11", "32 x 32", "(28, 28, 1)"});
+  expect_refused(run_command("train vgg13 --synthetic --image-size 31"), {"vgg13", "32 x 32", "(31, 31, 3)"});
+  expect_refused(run_command("train lenet --synthetic --image-size 32"), {"lenet", "28 x 28", "(32, 32, 1)"});
+  expect_refused(run_command("train mlp --synthetic --image-size 0"), {"--image-size", "at least 1", "got 0"});
+  expect_refused(run_command("train mlp --image-size 28"), {"--image-size", "--synthetic"});
+  expect_refused(run_command(std::string("train mlp --synthetic --data ") + kFashionMnistPath),
+                 {"--synthetic", "--data", "both"});
+}
+
 TEST(WrongInput, AChecksumThatIsMissing) {
   const TemporaryDirectory directory;
   for (const char* file : {"t10k-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz"}) {

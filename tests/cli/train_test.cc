@@ -106,6 +106,18 @@ TEST(Train, WritesWhatItPromises) {
   EXPECT_TRUE(std::filesystem::exists(run + "/checkpoints"));
 }
 
+TEST(Train, TakesMadeUpImagesOfAnotherSize) {
+  const TemporaryDirectory runs;
+  const std::string run = runs / "run";
+  const std::string size = " --synthetic --image-size 9 ";
+  ASSERT_EQ(run_command("train mlp --threads 1 --steps 40" + size + "--out " + run).code, 0);
+  EXPECT_GT(read_metrics(run).back().at("val_accuracy"), 0.5);
+  EXPECT_EQ(run_command("eval mlp" + size + "--checkpoint " + run).code, 0);
+  const CommandResult other = run_command("eval mlp --synthetic --checkpoint " + run);
+  EXPECT_EQ(other.code, 2);
+  expect_one_line(other.err, {"layers.0.weight", "(512, 81)", "(512, 784)"});
+}
+
 TEST(Train, NeverOverwritesARun) {
   const TemporaryDirectory runs;
   const std::string run = runs / "run";

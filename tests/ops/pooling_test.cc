@@ -46,6 +46,35 @@ TEST(Pooling, MatchesTheDefinition) {
   }
 }
 
+TEST(Pooling, AdaptiveMeansAreThoseOfTheirWindows) {
+  struct Sizes {
+    Shape x;
+    std::int64_t height, width;
+  };
+  for (const auto& [xs, height, width] :
+       {Sizes{{2, 10, 14, 3}, 7, 7}, Sizes{{1, 5, 3, 17}, 4, 7}, Sizes{{2, 1, 1, 6}, 7, 7}}) {
+    const std::vector<double> x = random_values(xs.numel(), -2, 2);
+    const Tensor y = adaptive_avg_pool2d(Tensor::from_host<double>(x, xs), height, width);
+    ASSERT_EQ(y.shape(), Shape({xs[0], height, width, xs[3]}));
+    const std::vector<double> means = y.to_host<double>();
+    for (std::int64_t at = 0; at < y.numel(); ++at) {
+      const std::int64_t c = at % xs[3], j = at / xs[3] % width, i = at / xs[3] / width % height;
+      const std::int64_t n = at / xs[3] / width / height;
+      // A pixel belongs to a window if the two overlap when both are drawn on one line.
+      double sum = 0, count = 0;
+      for (std::int64_t row = 0; row < xs[1]; ++row) {
+        if (row * height >= (i + 1) * xs[1] || (row + 1) * height <= i * xs[1]) continue;
+        for (std::int64_t column = 0; column < xs[2]; ++column) {
+          if (column * width >= (j + 1) * xs[2] || (column + 1) * width <= j * xs[2]) continue;
+          sum += x[static_cast<std::size_t>(((n * xs[1] + row) * xs[2] + column) * xs[3] + c)];
+          ++count;
+        }
+      }
+      ASSERT_NEAR(means[static_cast<std::size_t>(at)], sum / count, 1e-14) << xs.to_string() << " at " << at;
+    }
+  }
+}
+
 std::vector<float> gradient_of_max(const std::vector<float>& values, const Shape& shape, const Pool2dParams& params) {
   Parameter x("x", Tensor::from_host<float>(values, shape), false);
   x.variable().grad = Tensor::zeros(shape, DType::f32);
@@ -84,6 +113,8 @@ TEST(Pooling, RefusesWhatDoesNotFit) {
     EXPECT_THROW(pool(x, {2, 2, 2}), std::invalid_argument);
     EXPECT_THROW(pool(x, {5, 1, 0}), std::invalid_argument);
   }
+  EXPECT_THROW(adaptive_avg_pool2d(Tensor::zeros({4, 4, 2}, DType::f32), 2, 2), std::invalid_argument);
+  EXPECT_THROW(adaptive_avg_pool2d(x, 0, 2), std::invalid_argument);
 }
 
 }  // namespace

@@ -321,6 +321,18 @@ void add_pooling(Rows& rows) {
                       return avg_pool2d(a.inputs[0], p);
                     }});
   }
+  struct AdaptiveSizes {
+    Shape x;
+    std::int64_t height, width;
+  };
+  for (const auto& [x, height, width] :
+       {AdaptiveSizes{{3, 8, 6, 17}, 4, 3}, AdaptiveSizes{{2, 10, 9, 3}, 7, 4}, AdaptiveSizes{{1, 1, 2, 129}, 7, 7},
+        AdaptiveSizes{{1, 7, 7, 6}, 7, 7}, AdaptiveSizes{{0, 4, 4, 3}, 2, 2}}) {
+    rows.push_back({.name = named("adaptive_avg_pool2d", x) + "_to_" + std::to_string(height) + "x" + std::to_string(width),
+                    .inputs = {{x}},
+                    .indices = {},
+                    .forward = [h = height, w = width](auto& a) { return adaptive_avg_pool2d(a.inputs[0], h, w); }});
+  }
 }
 
 // Tensors that are read more than once, share memory or gradients, or pass through several ops.

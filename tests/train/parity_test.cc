@@ -1,4 +1,4 @@
-// Twenty training steps have the losses that PyTorch has from the same initial weights and batches.
+// Training steps have the losses that PyTorch has from the same initial weights and batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "framework/train/train_step.h"
 #include "models/lenet.h"
 #include "models/mlp.h"
+#include "models/vgg.h"
 #include "tests/support/golden.h"
 
 namespace lockstep {
@@ -25,10 +26,7 @@ constexpr std::uint64_t kSeed = 9;
 constexpr std::uint64_t kPatternKey = 1000 * kSeed;
 constexpr std::uint64_t kBatchKey = 1000 * kSeed + 100;
 constexpr std::uint64_t kParameterKey = 1000 * kSeed + 200;
-constexpr std::int64_t kBatch = 64;
 constexpr std::uint64_t kClasses = 10;
-constexpr std::uint64_t kSide = 28;
-constexpr std::uint64_t kPixels = kSide * kSide;
 
 double uniform_at(std::uint64_t key, std::uint64_t counter) {
   return static_cast<double>(random_bits(key, counter) >> 40) * 0x1p-24;
@@ -42,13 +40,13 @@ Tensor tensor_of(const std::vector<float>& values, const Shape& shape) {
 }
 
 template <class T>
-void initialise(Module& model) {
+void initialise(Module& model, double gain) {
   std::int64_t fan_in = 0;
   std::uint64_t key = kParameterKey;
   for (Parameter* parameter : model.parameters()) {
     const Shape& shape = parameter->value.shape();
     if (shape.rank() > 1) fan_in = shape.numel() / shape[0];  // a bias has its weight's
-    const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+    const double bound = gain / std::sqrt(static_cast<double>(fan_in));
     std::vector<float> values(static_cast<std::size_t>(shape.numel()));
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>((2.0 * uniform_at(key, i) - 1.0) * bound);
@@ -60,21 +58,27 @@ void initialise(Module& model) {
 
 // Images in [-1, 1): 4 x 4 fields of the label's class, plus noise.
 template <class T>
-DeviceBatch batch_of(std::uint64_t step) {
+DeviceBatch batch_of(const nlohmann::json& run, std::uint64_t step) {
   const std::uint64_t key = kBatchKey + step;
-  std::vector<std::int32_t> labels(kBatch);
+  const std::uint64_t batch = run["batch"], side = run["side"], channels = run["channels"];
+  const Shape shape = {run["batch"], run["side"], run["side"], run["channels"]};
+  std::vector<std::int32_t> labels(batch);
   std::vector<float> images;
-  for (std::uint64_t n = 0; n < kBatch; ++n) {
+  for (std::uint64_t n = 0; n < batch; ++n) {
     const std::uint64_t label = random_bits(key, n) % kClasses;
     labels[n] = static_cast<std::int32_t>(label);
-    for (std::uint64_t pixel = 0; pixel < kPixels; ++pixel) {
-      const std::uint64_t field = (pixel / kSide) / (kSide / 4) * 4 + (pixel % kSide) / (kSide / 4);
-      const double noise = uniform_at(key, kBatch + n * kPixels + pixel);
-      images.push_back(static_cast<float>(uniform_at(kPatternKey, label * 16 + field) + noise - 1.0));
+    for (std::uint64_t y = 0; y < side; ++y) {
+      for (std::uint64_t x = 0; x < side; ++x) {
+        const std::uint64_t field = label * 16 + y / (side / 4) * 4 + x / (side / 4);
+        for (std::uint64_t c = 0; c < channels; ++c) {
+          const double noise = uniform_at(key, batch + images.size());
+          images.push_back(static_cast<float>(uniform_at(kPatternKey, field * channels + c) + noise - 1.0));
+        }
+      }
     }
   }
-  return {.samples = tensor_of<T>(images, {kBatch, kSide, kSide, 1}),
-          .labels = Tensor::from_host(std::span<const std::int32_t>(labels), {kBatch})};
+  return {.samples = tensor_of<T>(images, shape),
+          .labels = Tensor::from_host(std::span<const std::int32_t>(labels), {shape[0]})};
 }
 
 OptimizerConfig optimizer_of(const nlohmann::json& run) {
@@ -84,34 +88,40 @@ OptimizerConfig optimizer_of(const nlohmann::json& run) {
 }
 
 template <class T, class Model>
-std::vector<double> losses_of(const nlohmann::json& run, int steps) {
-  Context rank(DeviceType::cpu, 1, dtype_of<T>());
-  const ContextScope scope(rank);
-  Model model;
-  initialise<T>(model);
+std::vector<double> losses_of(const nlohmann::json& run, Model&& model, std::size_t steps) {
+  initialise<T>(model, run["gain"]);
   const auto groups = make_local_groups(1);
   const auto loss = [&](const DeviceBatch& batch) {
     return softmax_cross_entropy(model.forward(batch.samples), batch.labels);
   };
   TrainStep step(model, loss, optimizer_of(run), *groups[0]);
   std::vector<double> losses;
-  for (int i = 0; i < steps; ++i) {
-    const auto next = [&] { return batch_of<T>(static_cast<std::uint64_t>(i)); };
+  for (std::size_t i = 0; i < steps; ++i) {
+    const auto next = [&] { return batch_of<T>(run, i); };
     losses.push_back(step.run(next, run["learning_rate"]).loss);
   }
   return losses;
+}
+
+template <class T>
+std::vector<double> losses_of(const nlohmann::json& run, std::size_t steps) {
+  Context rank(DeviceType::cpu, 1, dtype_of<T>());
+  const ContextScope scope(rank);
+  if (run["model"] == "mlp") return losses_of<T>(run, Mlp(), steps);
+  if (run["model"] == "lenet") return losses_of<T>(run, LeNet(), steps);
+  return losses_of<T>(run, Vgg({.depth = 11, .classes = kClasses, .hidden = 64, .dropout = 0}), steps);
 }
 
 // The tolerance is relative.
 template <class T>
 void expect_parity(const std::string& dtype, double tolerance) {
   const nlohmann::json runs = testing::read_golden("losses.json")["runs"];
-  ASSERT_EQ(runs.size(), 4U);
+  ASSERT_EQ(runs.size(), 5U);
   for (const nlohmann::json& run : runs) {
     const auto golden = run[dtype].get<std::vector<double>>();
-    ASSERT_EQ(golden.size(), 20U);
+    ASSERT_GE(golden.size(), 6U);
     const std::string name = run["model"].get<std::string>() + " " + run["optimizer"].get<std::string>();
-    const auto losses = run["model"] == "mlp" ? losses_of<T, Mlp>(run, 20) : losses_of<T, LeNet>(run, 20);
+    const std::vector<double> losses = losses_of<T>(run, golden.size());
     double worst = 0;
     for (std::size_t i = 0; i < golden.size(); ++i) {
       const double error = std::abs(losses[i] - golden[i]) / golden[i];
