@@ -94,13 +94,15 @@ class Comparison:
         self.versions = {}
 
     def time(self, side, configuration, setting=()):
-        """What one run printed."""
+        """What one run printed; `setting` is PyTorch's."""
         options = self.options
         model, ranks, threads = configuration
         large = model not in ("mlp", "lenet")
+        own = setting if side == "pytorch" else ["--graph", options.graph]
         command = [*self.programs[side], "--model", model, "--device", options.device, "--precision", options.precision,
-                   "--batch-per-rank", str(options.batch_per_rank), "--ranks", str(ranks), "--threads", str(threads),
-                   "--warmup", str(options.warmup[large]), "--steps", str(options.steps[large]), *setting]  # fmt: skip
+                   "--grad-dtype", options.grad_dtype, "--batch-per-rank", str(options.batch_per_rank),
+                   "--ranks", str(ranks), "--threads", str(threads), "--warmup", str(options.warmup[large]),
+                   "--steps", str(options.steps[large]), *own]  # fmt: skip
         if options.deterministic:
             command.append("--deterministic")
         result = run(command, environment(options, threads), options.run_timeout)
@@ -210,6 +212,9 @@ def parse_options():
     parser.add_argument("--batch-per-rank", type=int, default=64)
     parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32",
                         help="bf16: autocast in PyTorch")  # fmt: skip
+    parser.add_argument("--grad-dtype", choices=["f32", "bf16"], default="f32",
+                        help="bf16: in PyTorch a hook casts buckets for the all-reduce")  # fmt: skip
+    parser.add_argument("--graph", choices=["on", "off"], default="on", help="of Lockstep, on GPUs")
     parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--modes", nargs="+", choices=MODES,
                         help="of torch.compile that are tried (default: eager and default, on GPUs all but eager)")  # fmt: skip
@@ -239,7 +244,8 @@ def parse_options():
 def work_of(options):
     return (f"Train step in ms, {options.device}, {options.precision}, batch {options.batch_per_rank} a rank: forward, "
             f"loss, backward, all-reduce, SGD with momentum, loss read.\n"
-            f"No gradient norm, no clipping; gradients in f32; {'' if options.deterministic else 'not '}deterministic. "
+            f"No gradient norm, no clipping; gradients in {options.grad_dtype}; graph {options.graph}; "
+            f"{'' if options.deterministic else 'not '}deterministic. "
             f"Median ({options.alternations} runs in turn; least - largest).\nRatio: PyTorch / Lockstep.")  # fmt: skip
 
 
@@ -253,7 +259,8 @@ def main():
     work = work_of(options)
     record = {"time": now.isoformat(timespec="seconds"), "command": " ".join(sys.argv), "work": work,
               "commit": options.commit, "machine": machine(options), "build": build_of(options.lockstep),
-              "clipping": "none", "gradient_dtype": "f32", "deterministic": options.deterministic, "results": []}  # fmt: skip
+              "precision": options.precision, "clipping": "none", "gradient_dtype": options.grad_dtype,
+              "graph": options.graph, "deterministic": options.deterministic, "results": []}  # fmt: skip
     print(work + "\n")
     print(f"{'ranks x threads':15} {'Lockstep':>24} {'PyTorch':>24}    ratio  PyTorch's best setting")
     try:
