@@ -1,6 +1,7 @@
 // Times the train step: forward, loss, backward, all-reduce, SGD with momentum, and the loss read on the host. The same
 // work in PyTorch is pytorch/train_step.py; compare.py runs both in turn. No gradient norm, no clipping. Rank 0 prints
-// one line of JSON. On GPUs the host reads a loss some steps late, as in training: it never leaves the GPU without work.
+// one line of JSON. On GPUs the host reads a loss some steps late, as in training: it never leaves the GPU without
+// work.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -39,6 +40,7 @@ struct Options {
 ContextOptions context_options(const Options& options) {
   return {.device = options.device == "cuda" ? DeviceType::cuda : DeviceType::cpu,
           .threads = options.threads,
+          .dtype = options.precision == "bf16" ? DType::bf16 : DType::f32,
           .allow_tf32 = options.precision == "tf32",
           .deterministic = options.deterministic};
 }
@@ -84,8 +86,9 @@ void run(const Options& options, World& world) {
   const Model model = make_model(options.model, {.sample_shape = input.sample_shape, .classes = input.classes});
   const DeviceBatch batch = make_batch(input, options.batch, world.rank());
   const auto loss = [&](const DeviceBatch& b) { return softmax_cross_entropy(model.logits(b.samples), b.labels); };
-  TrainStep train_step(*model.module, loss, SgdConfig{.momentum = 0.9}, world.group(),
-                       {.graph = options.graph == "on"});
+  TrainStepOptions step_options{.graph = options.graph == "on"};
+  if (options.grad_dtype == "bf16") step_options.grad_dtype = DType::bf16;
+  TrainStep train_step(*model.module, loss, SgdConfig{.momentum = 0.9}, world.group(), step_options);
   const std::int64_t ahead = context().device() == DeviceType::cuda ? 2 : 0;
   double last_loss = 0;
   const auto run_steps = [&](int count) {
@@ -124,8 +127,10 @@ int main(int argc, char** argv) {
   CLI::App app("Times the train step of a model; rank 0 prints one line of JSON.");
   app.add_option("--model", options.model)->required()->check(CLI::IsMember(model_names()));
   app.add_option("--device", options.device)->capture_default_str()->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--precision", options.precision)->capture_default_str()->check(CLI::IsMember({"f32", "tf32"}));
-  app.add_option("--grad-dtype", options.grad_dtype)->capture_default_str()->check(CLI::IsMember({"f32"}));
+  app.add_option("--precision", options.precision)
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "tf32", "bf16"}));
+  app.add_option("--grad-dtype", options.grad_dtype)->capture_default_str()->check(CLI::IsMember({"f32", "bf16"}));
   app.add_option("--graph", options.graph, "on GPUs")->capture_default_str()->check(CLI::IsMember({"on", "off"}));
   app.add_flag("--deterministic", options.deterministic, "the same bits in every run");
   app.add_option("--batch-per-rank", options.batch)->capture_default_str()->check(CLI::PositiveNumber);

@@ -14,8 +14,9 @@ void check(const DataArguments& arguments, const std::string& model) {
          arguments.image_size.value_or(1));
   const Shape usual = usual_input(model).sample_shape;
   expect(arguments.synthetic || arguments.data || usual == Shape({28, 28, 1}),
-         "{}: expected --synthetic (made-up images), got no data: the default, Fashion-MNIST, has no images of {} x {} x {}", model,
-         usual[0], usual[1], usual[2]);
+         "{}: expected --synthetic (made-up images), got no data: the default, Fashion-MNIST, has no images of {} x {} "
+         "x {}",
+         model, usual[0], usual[1], usual[2]);
 }
 
 std::unique_ptr<Dataset> synthetic(const DataArguments& arguments, const std::string& model, std::uint64_t seed,

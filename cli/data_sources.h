@@ -21,9 +21,9 @@ struct DataArguments {
 
 template <class Visitor>
 void visit_fields(DataArguments& arguments, Visitor&& visit) {
-  static const std::string data_help =
-      fmt::format("directory of IDX files (train-images-idx3-ubyte.gz ...); default for mlp and lenet: {}; vgg has none",
-                  kFashionMnistPath);
+  static const std::string data_help = fmt::format(
+      "directory of IDX files (train-images-idx3-ubyte.gz ...); default for mlp and lenet: {}; vgg has none",
+      kFashionMnistPath);
   visit("--data", arguments.data, data_help.c_str());
   visit("--val-data", arguments.val_data, "directory whose test files are evaluated; default: that of --data");
   visit("--synthetic", arguments.synthetic,

@@ -81,7 +81,8 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--schedule", arguments.schedule, "constant, cosine, linear or step (a tenth after each third of the run)");
   visit("--warmup", arguments.warmup, "steps of linear warm-up");
   visit("--label-smoothing", arguments.label_smoothing, "share of the target spread over all classes");
-  visit("--dropout", arguments.dropout, "probability that a hidden unit is dropped; default: 0.5 for vgg, 0 for the others");
+  visit("--dropout", arguments.dropout,
+        "probability that a hidden unit is dropped; default: 0.5 for vgg, 0 for the others");
   visit("--bucket-cap-mib", arguments.bucket_cap_mib, "a bucket of gradients is closed at this size");
   visit("--first-bucket-mib", arguments.first_bucket_mib, "the same for the first");
   visit("--grad-dtype", arguments.grad_dtype,

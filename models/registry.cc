@@ -47,14 +47,20 @@ struct Entry {
 
 template <int kDepth>
 Entry vgg_entry(const char* name) {
-  return {name, {{224, 224, 3}, 1000}, "images of at least 32 x 32 pixels",
-          [](const Shape& s) { return s.rank() == 3 && s[0] >= 32 && s[1] >= 32; }, make_vgg<kDepth>};
+  return {name,
+          {{224, 224, 3}, 1000},
+          "images of at least 32 x 32 pixels",
+          [](const Shape& s) { return s.rank() == 3 && s[0] >= 32 && s[1] >= 32; },
+          make_vgg<kDepth>};
 }
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> models = {
-      {"lenet", {{28, 28, 1}, 10}, "images of 28 x 28 pixels",
-       [](const Shape& s) { return s.rank() == 3 && s[0] == 28 && s[1] == 28; }, make_lenet},
+      {"lenet",
+       {{28, 28, 1}, 10},
+       "images of 28 x 28 pixels",
+       [](const Shape& s) { return s.rank() == 3 && s[0] == 28 && s[1] == 28; },
+       make_lenet},
       {"mlp", {{28, 28, 1}, 10}, "samples of any shape", [](const Shape&) { return true; }, make_mlp},
       vgg_entry<11>("vgg11"),
       vgg_entry<13>("vgg13"),

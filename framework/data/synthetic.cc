@@ -43,8 +43,7 @@ class SyntheticDataset : public DatasetOf<std::uint8_t> {
       for (std::int64_t x = 0; x < width; ++x) {
         for (std::int64_t c = 0; c < channels; ++c) {
           const std::int64_t field = (field_row * kFields + x * kFields / width) * channels + c;
-          patterns_.push_back(
-              static_cast<std::uint8_t>(random_bits(key, static_cast<std::uint64_t>(field)) % kHalf));
+          patterns_.push_back(static_cast<std::uint8_t>(random_bits(key, static_cast<std::uint64_t>(field)) % kHalf));
         }
       }
     }

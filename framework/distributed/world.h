@@ -33,8 +33,8 @@ class World {
 
 // For main(): under a launcher (torchrun, mpirun, srun) runs `body` as the rank that it made this process; otherwise
 // starts `ranks` copies of this program and waits for them. The body runs in a context of `options`, on a GPU of the
-// rank's own whichever options.gpu says. Returns the exit code: 0, 2 for std::invalid_argument, 3 for LinkContradiction,
-// 1 for any other exception, whose text goes to stderr.
+// rank's own whichever options.gpu says. Returns the exit code: 0, 2 for std::invalid_argument, 3 for
+// LinkContradiction, 1 for any other exception, whose text goes to stderr.
 int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body, const ContextOptions& options = {});
 
 }  // namespace lockstep

@@ -24,7 +24,8 @@ Tensor value_or_none(const std::shared_ptr<Parameter>& parameter) { return param
 }  // namespace
 
 Linear::Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options)
-    : weight_(register_parameter("weight", initial_weight({out_features, in_features}, in_features, options.std), true)) {
+    : weight_(
+          register_parameter("weight", initial_weight({out_features, in_features}, in_features, options.std), true)) {
   if (options.bias) bias_ = register_parameter("bias", initial_bias(out_features, in_features, options.std), false);
 }
 

@@ -78,10 +78,10 @@ template <int N, class T>
 __global__ void max_forward_kernel(Geometry g, const T* x, bool vectors, T* y) {
   cuda::begin_kernel();
   cuda::for_vectors<N>(g.images, g.out_height, g.out_width, g.channels,
-                 [&](int64_t image, int row, int column, int64_t channel, int count) {
-                   const Winners<N> winners(g, x, image, row, column, channel, count, vectors);
-                   cuda::store(y + g.out(image, row, column, channel), winners.value, count, vectors);
-                 });
+                       [&](int64_t image, int row, int column, int64_t channel, int count) {
+                         const Winners<N> winners(g, x, image, row, column, channel, count, vectors);
+                         cuda::store(y + g.out(image, row, column, channel), winners.value, count, vectors);
+                       });
 }
 
 // Windows that do not overlap. The image falls into cells of stride^2 pixels, each with at most one window at its
@@ -92,26 +92,24 @@ __global__ void max_backward_by_cell(Geometry g, const T* dy, const T* x, bool v
   cuda::begin_kernel();
   const int rows = (g.height + g.padding + g.stride - 1) / g.stride;
   const int columns = (g.width + g.padding + g.stride - 1) / g.stride;
-  cuda::for_vectors<N>(g.images, rows, columns, g.channels,
-                 [&](int64_t image, int out_row, int out_column, int64_t channel, int count) {
-                   const bool has_window = out_row < g.out_height && out_column < g.out_width;
-                   const Winners<N> winners(g, x, image, out_row, out_column, channel, has_window ? count : 0, vectors);
-                   Floats<N> grad{};
-                   if (has_window)
-                     grad = cuda::load<N>(dy + g.out(image, out_row, out_column, channel), count, vectors);
-                   if (rectify) winners.rectify(grad);
-                   const int top = out_row * g.stride - g.padding;
-                   const int left = out_column * g.stride - g.padding;
-                   for (int row = max(top, 0); row < min(top + g.stride, g.height); ++row) {
-                     for (int column = max(left, 0); column < min(left + g.stride, g.width); ++column) {
-                       Floats<N> values;
+  cuda::for_vectors<N>(
+      g.images, rows, columns, g.channels, [&](int64_t image, int out_row, int out_column, int64_t channel, int count) {
+        const bool has_window = out_row < g.out_height && out_column < g.out_width;
+        const Winners<N> winners(g, x, image, out_row, out_column, channel, has_window ? count : 0, vectors);
+        Floats<N> grad{};
+        if (has_window) grad = cuda::load<N>(dy + g.out(image, out_row, out_column, channel), count, vectors);
+        if (rectify) winners.rectify(grad);
+        const int top = out_row * g.stride - g.padding;
+        const int left = out_column * g.stride - g.padding;
+        for (int row = max(top, 0); row < min(top + g.stride, g.height); ++row) {
+          for (int column = max(left, 0); column < min(left + g.stride, g.width); ++column) {
+            Floats<N> values;
 #pragma unroll
-                       for (int k = 0; k < N; ++k)
-                         values[k] = winners.place[k] == row * g.width + column ? grad[k] : 0.0F;
-                       cuda::write(dx + g.in(image, row, column, channel), values, count, vectors, accumulate);
-                     }
-                   }
-                 });
+            for (int k = 0; k < N; ++k) values[k] = winners.place[k] == row * g.width + column ? grad[k] : 0.0F;
+            cuda::write(dx + g.in(image, row, column, channel), values, count, vectors, accumulate);
+          }
+        }
+      });
 }
 
 // Windows that overlap: a thread looks into every window that its pixel lies in.
@@ -120,17 +118,18 @@ __global__ void max_backward_by_pixel(Geometry g, const T* dy, const T* x, bool 
                                       G* dx) {
   cuda::begin_kernel();
   cuda::for_vectors<N>(g.images, g.height, g.width, g.channels,
-                 [&](int64_t image, int row, int column, int64_t channel, int count) {
-                   Floats<N> sum{};
-                   g.for_windows_of(row, column, [&](int out_row, int out_column) {
-                     const Winners<N> winners(g, x, image, out_row, out_column, channel, count, vectors);
-                     auto grad = cuda::load<N>(dy + g.out(image, out_row, out_column, channel), count, vectors);
-                     if (rectify) winners.rectify(grad);
+                       [&](int64_t image, int row, int column, int64_t channel, int count) {
+                         Floats<N> sum{};
+                         g.for_windows_of(row, column, [&](int out_row, int out_column) {
+                           const Winners<N> winners(g, x, image, out_row, out_column, channel, count, vectors);
+                           auto grad = cuda::load<N>(dy + g.out(image, out_row, out_column, channel), count, vectors);
+                           if (rectify) winners.rectify(grad);
 #pragma unroll
-                     for (int k = 0; k < N; ++k) sum[k] += winners.place[k] == row * g.width + column ? grad[k] : 0.0F;
-                   });
-                   cuda::write(dx + g.in(image, row, column, channel), sum, count, vectors, accumulate);
-                 });
+                           for (int k = 0; k < N; ++k)
+                             sum[k] += winners.place[k] == row * g.width + column ? grad[k] : 0.0F;
+                         });
+                         cuda::write(dx + g.in(image, row, column, channel), sum, count, vectors, accumulate);
+                       });
 }
 
 // The window of output pixel (row, column) begins at (row * window, column * window).
@@ -139,27 +138,27 @@ __global__ void relu_max_forward_kernel(Geometry g, const T* x, const T* bias, b
                                         std::uint8_t* winners) {
   cuda::begin_kernel();
   cuda::for_vectors<N>(g.images, g.out_height, g.out_width, g.channels,
-                 [&](int64_t image, int row, int column, int64_t channel, int count) {
-                   const Winners<N> found(g, x, image, row, column, channel, count, vectors);
-                   Floats<N> values = found.value;
-                   if (bias != nullptr) {
-                     const auto added = cuda::load<N>(bias + channel, count, vectors);
+                       [&](int64_t image, int row, int column, int64_t channel, int count) {
+                         const Winners<N> found(g, x, image, row, column, channel, count, vectors);
+                         Floats<N> values = found.value;
+                         if (bias != nullptr) {
+                           const auto added = cuda::load<N>(bias + channel, count, vectors);
 #pragma unroll
-                     for (int k = 0; k < N; ++k) values[k] += added[k];
-                   }
-                   Bytes<N> places;
-                   const int first = row * g.kernel * g.width + column * g.kernel;
+                           for (int k = 0; k < N; ++k) values[k] += added[k];
+                         }
+                         Bytes<N> places;
+                         const int first = row * g.kernel * g.width + column * g.kernel;
 #pragma unroll
-                   for (int k = 0; k < N; ++k) {
-                     const int distance = found.place[k] - first;
-                     const int place = distance / g.width * g.kernel + distance % g.width;
-                     places.value[k] = static_cast<std::uint8_t>(values[k] <= 0 ? kNoWinner : place);
-                     if (values[k] < 0) values[k] = 0;
-                   }
-                   const int64_t at = g.out(image, row, column, channel);
-                   cuda::store(y + at, values, count, vectors);
-                   if (winners != nullptr) store_bytes(winners + at, places, count, vectors);
-                 });
+                         for (int k = 0; k < N; ++k) {
+                           const int distance = found.place[k] - first;
+                           const int place = distance / g.width * g.kernel + distance % g.width;
+                           places.value[k] = static_cast<std::uint8_t>(values[k] <= 0 ? kNoWinner : place);
+                           if (values[k] < 0) values[k] = 0;
+                         }
+                         const int64_t at = g.out(image, row, column, channel);
+                         cuda::store(y + at, values, count, vectors);
+                         if (winners != nullptr) store_bytes(winners + at, places, count, vectors);
+                       });
 }
 
 template <int N, class T>
@@ -168,24 +167,25 @@ __global__ void relu_max_backward_kernel(Geometry g, const T* dy, const std::uin
   const int rows = (g.height + g.kernel - 1) / g.kernel;
   const int columns = (g.width + g.kernel - 1) / g.kernel;
   cuda::for_vectors<N>(g.images, rows, columns, g.channels,
-                 [&](int64_t image, int out_row, int out_column, int64_t channel, int count) {
-                   Floats<N> grad{};
-                   Bytes<N> places{};
-                   if (out_row < g.out_height && out_column < g.out_width) {
-                     const int64_t at = g.out(image, out_row, out_column, channel);
-                     grad = cuda::load<N>(dy + at, count, vectors);
-                     places = load_bytes<N>(winners + at, count, vectors);
-                   }
-                   for (int i = 0; i < g.kernel && out_row * g.kernel + i < g.height; ++i) {
-                     for (int j = 0; j < g.kernel && out_column * g.kernel + j < g.width; ++j) {
-                       Floats<N> values;
+                       [&](int64_t image, int out_row, int out_column, int64_t channel, int count) {
+                         Floats<N> grad{};
+                         Bytes<N> places{};
+                         if (out_row < g.out_height && out_column < g.out_width) {
+                           const int64_t at = g.out(image, out_row, out_column, channel);
+                           grad = cuda::load<N>(dy + at, count, vectors);
+                           places = load_bytes<N>(winners + at, count, vectors);
+                         }
+                         for (int i = 0; i < g.kernel && out_row * g.kernel + i < g.height; ++i) {
+                           for (int j = 0; j < g.kernel && out_column * g.kernel + j < g.width; ++j) {
+                             Floats<N> values;
 #pragma unroll
-                       for (int k = 0; k < N; ++k) values[k] = places.value[k] == i * g.kernel + j ? grad[k] : 0.0F;
-                       cuda::store(dx + g.in(image, out_row * g.kernel + i, out_column * g.kernel + j, channel), values,
-                                   count, vectors);
-                     }
-                   }
-                 });
+                             for (int k = 0; k < N; ++k)
+                               values[k] = places.value[k] == i * g.kernel + j ? grad[k] : 0.0F;
+                             cuda::store(dx + g.in(image, out_row * g.kernel + i, out_column * g.kernel + j, channel),
+                                         values, count, vectors);
+                           }
+                         }
+                       });
 }
 
 }  // namespace
@@ -210,9 +210,9 @@ void cuda::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView 
       const bool apart = g.kernel <= g.stride;
       const auto kernel = apart ? max_backward_by_cell<N, T, G> : max_backward_by_pixel<N, T, G>;
       const int64_t pixels = x.numel() / g.channels / (apart ? g.stride * g.stride : 1) + 1;
-      Launch(exec, cuda::blocks_of<N>(pixels, g.channels))(kernel, g, dy.as<T>(), x.as<T>(),
-                                                     cuda::whole_vectors(g.channels, dy.as<T>(), x.as<T>(), dx.view.as<G>()),
-                                                     dx.rectify, dx.accumulate, dx.view.as<G>());
+      Launch(exec, cuda::blocks_of<N>(pixels, g.channels))(
+          kernel, g, dy.as<T>(), x.as<T>(), cuda::whole_vectors(g.channels, dy.as<T>(), x.as<T>(), dx.view.as<G>()),
+          dx.rectify, dx.accumulate, dx.view.as<G>());
     });
   });
 }

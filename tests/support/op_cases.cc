@@ -328,10 +328,11 @@ void add_pooling(Rows& rows) {
   for (const auto& [x, height, width] :
        {AdaptiveSizes{{3, 8, 6, 17}, 4, 3}, AdaptiveSizes{{2, 10, 9, 3}, 7, 4}, AdaptiveSizes{{1, 1, 2, 129}, 7, 7},
         AdaptiveSizes{{1, 7, 7, 6}, 7, 7}, AdaptiveSizes{{0, 4, 4, 3}, 2, 2}}) {
-    rows.push_back({.name = named("adaptive_avg_pool2d", x) + "_to_" + std::to_string(height) + "x" + std::to_string(width),
-                    .inputs = {{x}},
-                    .indices = {},
-                    .forward = [h = height, w = width](auto& a) { return adaptive_avg_pool2d(a.inputs[0], h, w); }});
+    rows.push_back(
+        {.name = named("adaptive_avg_pool2d", x) + "_to_" + std::to_string(height) + "x" + std::to_string(width),
+         .inputs = {{x}},
+         .indices = {},
+         .forward = [h = height, w = width](auto& a) { return adaptive_avg_pool2d(a.inputs[0], h, w); }});
   }
 }
 
