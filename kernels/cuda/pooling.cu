@@ -7,10 +7,11 @@
 namespace lockstep::kernels {
 namespace {
 
+using cuda::FixedWindows;
 using cuda::Floats;
 using std::int64_t;
 
-using Geometry = cuda::PoolGeometry<cuda::FixedWindows>;
+using Geometry = cuda::PoolGeometry<FixedWindows>;
 
 template <int N>
 struct alignas(N) Bytes {
@@ -194,7 +195,7 @@ void cuda::max_pool2d_forward(const ExecContext& exec, ConstView x, const Pool2d
   if (y.numel() == 0) return;
   with_float_type(x.dtype, [&]<class T>(T) {
     constexpr int N = kVector<T>;
-    const Geometry g(x.shape, y.shape, params);
+    const Geometry g(x.shape, y.shape, FixedWindows(params));
     Launch(exec, cuda::blocks_of<N>(y.numel() / g.channels, g.channels))(
         max_forward_kernel<N, T>, g, x.as<T>(), cuda::whole_vectors(g.channels, x.as<T>(), y.as<T>()), y.as<T>());
   });
@@ -206,7 +207,7 @@ void cuda::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView 
   with_float_type(x.dtype, [&]<class T>(T) {
     with_float_type(dx.view.dtype, [&]<class G>(G) {
       constexpr int N = kVector<T, G>;
-      const Geometry g(x.shape, dy.shape, params);
+      const Geometry g(x.shape, dy.shape, FixedWindows(params));
       const bool apart = g.kernel <= g.stride;
       const auto kernel = apart ? max_backward_by_cell<N, T, G> : max_backward_by_pixel<N, T, G>;
       const int64_t pixels = x.numel() / g.channels / (apart ? g.stride * g.stride : 1) + 1;
@@ -222,7 +223,7 @@ void cuda::relu_max_pool2d_forward(const ExecContext& exec, ConstView x, ConstVi
   if (y.numel() == 0) return;
   with_float_type(x.dtype, [&]<class T>(T) {
     constexpr int N = kVector<T>;
-    const Geometry g(x.shape, y.shape, {.kernel = window, .stride = window});
+    const Geometry g(x.shape, y.shape, FixedWindows({.kernel = window, .stride = window}));
     const T* const added = bias.data == nullptr ? nullptr : bias.as<T>();
     std::uint8_t* const places = winners.data == nullptr ? nullptr : winners.as<std::uint8_t>();
     Launch(exec, cuda::blocks_of<N>(y.numel() / g.channels, g.channels))(
@@ -236,7 +237,7 @@ void cuda::relu_max_pool2d_backward(const ExecContext& exec, ConstView dy, Const
   if (dx.numel() > 0) {
     with_float_type(dy.dtype, [&]<class T>(T) {
       constexpr int N = kVector<T>;
-      const Geometry g(dx.shape, dy.shape, {.kernel = window, .stride = window});
+      const Geometry g(dx.shape, dy.shape, FixedWindows({.kernel = window, .stride = window}));
       const auto* const places = winners.as<std::uint8_t>();
       const int64_t pixels = dx.numel() / g.channels / (window * window) + dx.shape[0] * (dx.shape[1] + dx.shape[2]);
       Launch(exec, cuda::blocks_of<N>(pixels, g.channels))(

@@ -17,7 +17,7 @@ struct Range {
 struct FixedWindows {
   int kernel, stride, padding;
 
-  FixedWindows(const Pool2dParams& params)  // NOLINT(google-explicit-constructor): a shorter call
+  explicit FixedWindows(const Pool2dParams& params)
       : kernel(static_cast<int>(params.kernel)),
         stride(static_cast<int>(params.stride)),
         padding(static_cast<int>(params.padding)) {}
