@@ -31,9 +31,9 @@ MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs")
 # What the options leave open, by device. Steps are for mlp and lenet, and for larger models.
 DEFAULTS = {
     "cpu": {"models": ["mlp", "lenet"], "modes": ["eager", "default"], "alternations": 5, "warmup": (100, 2),
-            "steps": (500, 5), "trials": 2},
+            "steps": (500, 5), "trials": 2, "run_timeout": 600},
     "cuda": {"models": ["vgg16"], "modes": list(MODES[1:]), "alternations": 3, "warmup": (40, 40),
-             "steps": (5000, 100), "trials": 1},
+             "steps": (5000, 100), "trials": 1, "run_timeout": 150},
 }  # fmt: skip
 # Variables that would change threads or libraries of one side, or make a rank of a process that is none.
 NOT_INHERITED = re.compile("OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|TORCH|LOCKSTEP|RANK|LOCAL_|WORLD_|MASTER_|PMI|SLURM")
@@ -221,7 +221,8 @@ def parse_options():
     parser.add_argument("--alternations", type=int, help="default: 5, on GPUs 3")
     parser.add_argument("--warmup", type=int, help="steps before each run (default: 100, for vgg 2; on GPUs 40)")
     parser.add_argument("--steps", type=int, help="timed steps of a run (default: 500, for vgg 5; on GPUs 5000 and 100)")
-    parser.add_argument("--run-timeout", type=int, default=300, metavar="S", help="of one run, compilation included")
+    parser.add_argument("--run-timeout", type=int, metavar="S",
+                        help="seconds for one run, compilation included (default: 600, on GPUs 150)")  # fmt: skip
     parser.add_argument("--cache", default=str(ROOT / "build" / "torch_cache"),
                         help="folder of what torch.compile made, kept for later runs (default: build/torch_cache)")  # fmt: skip
     parser.add_argument("--commit", default=command_output("git", "describe", "--always", "--dirty", "--abbrev=40"),
@@ -229,7 +230,7 @@ def parse_options():
     parser.add_argument("--out", help="file of the record (default: in benchmarks/results)")
     options = parser.parse_args()
     defaults = DEFAULTS[options.device]
-    for name in ("models", "modes", "alternations"):
+    for name in ("models", "modes", "alternations", "run_timeout"):
         setattr(options, name, getattr(options, name) or defaults[name])
     for name in ("warmup", "steps"):
         given = getattr(options, name)
