@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/core/allocator.h"
 #include "framework/core/context.h"
 #include "framework/core/gpu.h"
 #include "framework/core/version.h"
@@ -30,6 +31,7 @@ struct Options {
   std::string grad_dtype = "f32";
   std::string graph = "on";
   bool deterministic = false;
+  bool memory = false;
   std::int64_t batch = 64;
   int ranks = 1;
   int threads = 1;
@@ -105,6 +107,9 @@ void run(const Options& options, World& world) {
   const auto begin = std::chrono::steady_clock::now();
   run_steps(options.steps);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+  if (options.memory && world.rank() == 0) {
+    fmt::print(stderr, "{}\n", device_allocator(context().device()).table());
+  }
   if (world.rank() == 0) {
     const double step_ms = time.count() / options.steps;
     std::string versions = fmt::format(R"("Lockstep": "{}")", version());
@@ -133,6 +138,7 @@ int main(int argc, char** argv) {
   app.add_option("--grad-dtype", options.grad_dtype)->capture_default_str()->check(CLI::IsMember({"f32", "bf16"}));
   app.add_option("--graph", options.graph, "on GPUs")->capture_default_str()->check(CLI::IsMember({"on", "off"}));
   app.add_flag("--deterministic", options.deterministic, "the same bits in every run");
+  app.add_flag("--memory", options.memory, "print to standard error what the device's memory is used for");
   app.add_option("--batch-per-rank", options.batch)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--ranks", options.ranks)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads, "a rank")->capture_default_str()->check(CLI::PositiveNumber);
