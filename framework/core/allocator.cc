@@ -68,6 +68,10 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   void* address = nullptr;
   if (cached.empty()) {
     address = source_->allocate(rounded);
+    if (address == nullptr) {
+      release_cached(MemoryPool::shared);
+      address = source_->allocate(rounded);
+    }
     if (address == nullptr) throw Error(out_of_memory(rounded));
     blocks_.emplace(address, block);
     ++stats_.system_allocations;
@@ -99,6 +103,11 @@ MemoryPool CachingAllocator::make_pool() {
 
 void CachingAllocator::trim(MemoryPool pool) {
   const std::lock_guard lock(mutex_);
+  release_cached(pool);
+}
+
+// Under the lock.
+void CachingAllocator::release_cached(MemoryPool pool) {
   for (auto& [key, cached] : cached_) {
     if (key.first != pool) continue;
     for (void* address : cached) {

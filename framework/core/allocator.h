@@ -50,6 +50,7 @@ class MemorySource {
   virtual ~MemorySource() = default;
   // Null when the memory is not there.
   virtual void* allocate(std::size_t bytes) = 0;
+  // Waits until the device has ended with it.
   virtual void release(void* address) noexcept = 0;
   virtual Capacity capacity() const = 0;
 };
@@ -71,8 +72,9 @@ class CachingAllocator {
 
   // A block of at least `bytes`, aligned to 64. Thread-safe. Blocks are rounded up to eighths of a power of two and
   // reused only for requests of the same rounded size, so that reuse is the same in every step. Counts for the purpose
-  // of the innermost MemoryScope, and comes from the pool of the innermost MemoryPoolScope. Throws lockstep::Error with
-  // table() when the memory is not there.
+  // of the innermost MemoryScope, and comes from the pool of the innermost MemoryPoolScope. When the memory is not there,
+  // gives back what lies unused in the shared pool and tries again; throws lockstep::Error with table() when it is still
+  // not there.
   void* allocate(std::size_t bytes);
   void release(void* address) noexcept;
   // A pool of its own, for a MemoryPoolScope.
@@ -93,6 +95,7 @@ class CachingAllocator {
   };
   using Key = std::pair<MemoryPool, std::size_t>;  // pool and rounded size
 
+  void release_cached(MemoryPool pool);
   std::string out_of_memory(std::size_t bytes) const;
 
   std::unique_ptr<MemorySource> source_;
