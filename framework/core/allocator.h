@@ -72,9 +72,9 @@ class CachingAllocator {
 
   // A block of at least `bytes`, aligned to 64. Thread-safe. Blocks are rounded up to eighths of a power of two and
   // reused only for requests of the same rounded size, so that reuse is the same in every step. Counts for the purpose
-  // of the innermost MemoryScope, and comes from the pool of the innermost MemoryPoolScope. When the memory is not there,
-  // gives back what lies unused in the shared pool and tries again; throws lockstep::Error with table() when it is still
-  // not there.
+  // of the innermost MemoryScope, and comes from the pool of the innermost MemoryPoolScope. When the memory is not
+  // there, gives back what lies unused in the shared pool and tries again; throws lockstep::Error with table() when it
+  // is still not there.
   void* allocate(std::size_t bytes);
   void release(void* address) noexcept;
   // A pool of its own, for a MemoryPoolScope.
