@@ -24,6 +24,7 @@
 #include "framework/distributed/process_group.h"
 #include "framework/distributed/socket.h"
 #include "framework/distributed/store.h"
+#include "framework/distributed/world.h"
 
 namespace lockstep {
 namespace {
@@ -290,6 +291,25 @@ TEST(ChildEnvironment, ReplacesWhatAnotherLauncherSaid) {
                                                 "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4000",
                                                 "LOCKSTEP_LAUNCHER=1", "LOCKSTEP_PORT=4000", "NCCL_NVLS_ENABLE=0"}));
   EXPECT_TRUE(as_set(child_environment({}, 0, 2, 4000, 5)).contains("LOCKSTEP_STORE_FD=5"));
+}
+
+TEST(RunRanks, TheBodyRunsInTheContextAskedFor) {
+  char* argv[] = {nullptr};
+  bool ran = false;
+  const auto body = [&](World& world) {
+    ran = true;
+    EXPECT_EQ(world.size(), 1);
+    EXPECT_EQ(context().exec().threads, 3);
+    EXPECT_EQ(context().dtype(), DType::f64);
+  };
+  EXPECT_EQ(run_ranks(1, argv, body, {.threads = 3, .dtype = DType::f64}), 0);
+  EXPECT_TRUE(ran);
+}
+
+TEST(RunRanks, WhatTheBodyThrowsBecomesTheExitCode) {
+  char* argv[] = {nullptr};
+  EXPECT_EQ(run_ranks(1, argv, [](World&) { throw std::invalid_argument("wrong use"); }), 2);
+  EXPECT_EQ(run_ranks(1, argv, [](World&) { throw std::runtime_error("a failure"); }), 1);
 }
 
 }  // namespace

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "framework/core/context.h"
+#include "framework/core/gpu.h"
 #include "framework/data/counter_random.h"
 #include "framework/distributed/local_group.h"
+#include "framework/ops/image.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/train/train_step.h"
 #include "models/lenet.h"
@@ -32,7 +34,7 @@ double uniform_at(std::uint64_t key, std::uint64_t counter) {
   return static_cast<double>(random_bits(key, counter) >> 40) * 0x1p-24;
 }
 
-// Every value is one of f32, in both types.
+// Every value is one of f32, in both types. T is that of master parameters.
 template <class T>
 Tensor tensor_of(const std::vector<float>& values, const Shape& shape) {
   const std::vector<T> converted(values.begin(), values.end());
@@ -51,13 +53,13 @@ void initialise(Module& model, double gain) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>((2.0 * uniform_at(key, i) - 1.0) * bound);
     }
-    parameter->value.copy_from_host(tensor_of<T>(values, shape).view());
+    parameter->master.copy_from_host(tensor_of<T>(values, shape).view());
+    parameter->refresh_value();
     ++key;
   }
 }
 
 // Images in [-1, 1): 4 x 4 fields of the label's class, plus noise.
-template <class T>
 DeviceBatch batch_of(const nlohmann::json& run, std::uint64_t step) {
   const std::uint64_t key = kBatchKey + step;
   const std::uint64_t batch = run["batch"], side = run["side"], channels = run["channels"];
@@ -77,7 +79,7 @@ DeviceBatch batch_of(const nlohmann::json& run, std::uint64_t step) {
       }
     }
   }
-  return {.samples = tensor_of<T>(images, shape),
+  return {.samples = normalize(tensor_of<float>(images, shape), {}, {}),  // in the context's type
           .labels = Tensor::from_host(std::span<const std::int32_t>(labels), {shape[0]})};
 }
 
@@ -97,31 +99,31 @@ std::vector<double> losses_of(const nlohmann::json& run, Model&& model, std::siz
   TrainStep step(model, loss, optimizer_of(run), *groups[0]);
   std::vector<double> losses;
   for (std::size_t i = 0; i < steps; ++i) {
-    const auto next = [&] { return batch_of<T>(run, i); };
+    const auto next = [&] { return batch_of(run, i); };
     losses.push_back(step.run(next, run["learning_rate"]).loss);
   }
   return losses;
 }
 
 template <class T>
-std::vector<double> losses_of(const nlohmann::json& run, std::size_t steps) {
-  Context rank(DeviceType::cpu, 1, dtype_of<T>());
+std::vector<double> losses_of(const nlohmann::json& run, std::size_t steps, const ContextOptions& options) {
+  Context rank(options);
   const ContextScope scope(rank);
   if (run["model"] == "mlp") return losses_of<T>(run, Mlp(), steps);
   if (run["model"] == "lenet") return losses_of<T>(run, LeNet(), steps);
   return losses_of<T>(run, Vgg({.depth = 11, .classes = kClasses, .hidden = 64, .dropout = 0}), steps);
 }
 
-// The tolerance is relative.
+// dtype: of PyTorch's losses. The tolerance is relative.
 template <class T>
-void expect_parity(const std::string& dtype, double tolerance) {
+void expect_parity(const std::string& dtype, double tolerance, const ContextOptions& options) {
   const nlohmann::json runs = testing::read_golden("losses.json")["runs"];
   ASSERT_EQ(runs.size(), 5U);
   for (const nlohmann::json& run : runs) {
     const auto golden = run[dtype].get<std::vector<double>>();
     ASSERT_GE(golden.size(), 6U);
     const std::string name = run["model"].get<std::string>() + " " + run["optimizer"].get<std::string>();
-    const std::vector<double> losses = losses_of<T>(run, golden.size());
+    const std::vector<double> losses = losses_of<T>(run, golden.size(), options);
     double worst = 0;
     for (std::size_t i = 0; i < golden.size(); ++i) {
       const double error = std::abs(losses[i] - golden[i]) / golden[i];
@@ -134,11 +136,23 @@ void expect_parity(const std::string& dtype, double tolerance) {
 
 static_assert(random_bits(0, 0) == 0xE220A8397B1DCDAF, "SplitMix64: the golden losses were made with this sequence");
 
-TEST(PyTorchParity, LossesInF32) { expect_parity<float>("f32", 1e-5); }
+TEST(PyTorchParity, LossesInF32) { expect_parity<float>("f32", 1e-5, {}); }
 
 // No activation is close enough to a kink of ReLU or max pooling for f64 rounding to matter: this holds the whole step,
 // weight decay and bias correction included, to PyTorch's.
-TEST(PyTorchParity, LossesInF64) { expect_parity<double>("f64", 1e-10); }
+TEST(PyTorchParity, LossesInF64) { expect_parity<double>("f64", 1e-10, {.dtype = DType::f64}); }
+
+void expect_parity_on_gpu(DType dtype, double tolerance) {
+  if constexpr (kernels::kHasCuda) {
+    if (count_gpus_in_child().count > 0) {
+      return expect_parity<float>("f32", tolerance, {.device = DeviceType::cuda, .dtype = dtype});
+    }
+  }
+  GTEST_SKIP() << "needs a GPU";
+}
+
+TEST(Gpu, HasPyTorchsLossesInF32) { expect_parity_on_gpu(DType::f32, 1e-4); }
+TEST(Gpu, HasPyTorchsLossesNearlyInBf16) { expect_parity_on_gpu(DType::bf16, 3e-2); }
 
 }  // namespace
 }  // namespace lockstep
