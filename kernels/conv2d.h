@@ -23,7 +23,7 @@ using Conv2dForward = void(const ExecContext& exec, ConstView x, ConstView weigh
                            const Conv2dParams& params, Activation activation, View y);
 
 // Gradients of x, weight and bias from dy (N, OH, OW, O), the gradient of the sums, before the activation. Null targets
-// are skipped; dx may be one to rectify.
+// are skipped. Takes dx.unrectified.
 using Conv2dBackward = void(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight,
                             const Conv2dParams& params, GradView dx, GradView dweight, GradView dbias);
 

@@ -14,7 +14,7 @@ using LinearForward = void(const ExecContext& exec, ConstView x, ConstView weigh
                            Activation activation, View y);
 
 // dx (+)= dy weight, dweight (+)= dy^T x, dbias (+)= column sums of dy. dy (N, O): the gradient of the sums, before the
-// activation. Null targets are skipped; dx may be one to rectify.
+// activation. Null targets are skipped. Takes dx.unrectified.
 using LinearBackward = void(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
                             GradView dweight, GradView dbias);
 

@@ -17,7 +17,7 @@ struct Pool2dParams {
 // y = the largest of each window; padding never wins. x (N, H, W, C), y (N, OH, OW, C) with
 // OH = (H + 2 padding - kernel) / stride + 1. Of equals the first in row order counts; a NaN is the largest of all.
 using MaxPool2dForward = void(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y);
-// dx (+)= dy at the place of each window's largest element, found again in x. dx may be one to rectify.
+// dx (+)= dy at the place of each window's largest element, found again in x. Takes dx.unrectified.
 using MaxPool2dBackward = void(const ExecContext& exec, ConstView dy, ConstView x, const Pool2dParams& params,
                                GradView dx);
 

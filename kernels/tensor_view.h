@@ -160,9 +160,9 @@ struct ConstView {
 struct GradView {
   View view;
   bool accumulate = false;
-  // The op's input was made by a ReLU: where it is not positive, a kernel whose header promises it leaves 0 in the
-  // target, whatever it held.
-  bool rectify = false;
+  // Not null where the op's input was made by a ReLU, to which elements of the gradient do not matter where the input is
+  // not positive. A kernel that is given it leaves 0 there, whatever the target held, or else sets it.
+  bool* unrectified = nullptr;
 
   explicit operator bool() const { return view.data != nullptr; }
 };

@@ -33,9 +33,9 @@ class StopRecording {
 
 GradView Backward::target(int input, const Shape& shape, DType dtype) {
   const auto& variable = inputs_[static_cast<std::size_t>(input)];
-  if (variable != nullptr) variable->grad_rectified = false;
+  if (variable != nullptr) variable->unrectified = true;
   GradView target = rectified_target(input, shape, dtype);
-  target.rectify = false;
+  target.unrectified = nullptr;
   return target;
 }
 
@@ -54,12 +54,12 @@ GradView Backward::rectified_target(int input, const Shape& shape, DType dtype) 
   }
   View view = grad.view();
   view.shape = shape;  // of the caller's choice: a reshaped tensor shares its gradient
-  return {view, accumulate, variable->rectified};
+  return {view, accumulate, variable->rectified ? &variable->unrectified : nullptr};
 }
 
 bool Backward::rectified(int output) const {
   const Variable& variable = *outputs_[static_cast<std::size_t>(output)];
-  return variable.rectified && variable.grad_rectified;
+  return variable.rectified && !variable.unrectified;
 }
 
 void Backward::pass(int input, Tensor gradient) {
@@ -68,7 +68,7 @@ void Backward::pass(int input, Tensor gradient) {
   if (variable->parameter == nullptr && !variable->written) {
     variable->grad = std::move(gradient);
     variable->written = true;
-    variable->grad_rectified = false;
+    variable->unrectified = true;
   } else {
     copy_or_add(gradient, target(input, gradient.shape(), gradient.dtype()));
   }

@@ -18,7 +18,7 @@ struct Variable {
   int readers = 0;                 // nodes on the tape that read the activation
   bool consumed = false;           // an op overwrites the tensor's memory in backward: nobody else may read it
   bool rectified = false;          // made by a ReLU: of its gradient only elements count where it is positive
-  bool grad_rectified = true;      // all writes of the gradient so far left the others 0
+  bool unrectified = false;        // some write of the gradient did not leave the others 0
   Parameter* parameter = nullptr;  // set for parameters, null for activations
 };
 

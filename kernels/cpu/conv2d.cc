@@ -276,7 +276,7 @@ void cpu::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, Co
     });
     if (dbias) column_sums<T>(exec, dy.as<T>(), g.images * g.pixels(), g.outputs, dbias);
   });
-  if (dx.rectify) relu_backward(exec, dx.view, x, {dx.view, false});
+  if (dx.unrectified != nullptr) relu_backward(exec, dx.view, x, {dx.view, false});
 }
 
 }  // namespace lockstep::kernels

@@ -31,7 +31,7 @@ void cpu::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, Co
     }
     if (dbias) column_sums<T>(exec, dy.as<T>(), rows, outputs, dbias);
   });
-  if (dx.rectify) relu_backward(exec, dx.view, x, {dx.view, false});
+  if (dx.unrectified != nullptr) relu_backward(exec, dx.view, x, {dx.view, false});
 }
 
 }  // namespace lockstep::kernels

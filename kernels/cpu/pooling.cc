@@ -188,7 +188,7 @@ void cpu::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView x
       scatter<V, T>(g, begin, end, dx, [=](const Window& window, int64_t at, int64_t live) {
         const Winners<V> winners(window, in, live);
         V d = load_first<V>(gradient + at, live);
-        if (dx.rectify) d = winners.value <= V{} ? V{} : d;
+        if (dx.unrectified != nullptr) d = winners.value <= V{} ? V{} : d;
         return [place = winners.place, d](int64_t element) {
           return place == static_cast<cpu::Element<Integers<V>>>(element) ? d : V{};
         };

@@ -17,6 +17,7 @@
 namespace lockstep::kernels {
 namespace {
 
+using cuda::ConvEpilogue;
 using cuda::ConvGraph;
 using cuda::ConvPass;
 using cuda::ConvProblem;
@@ -27,7 +28,9 @@ constexpr std::int64_t kFewMultiplications = std::int64_t{1} << 27;
 // One pass and its tensors: forward reads x and weight, the data gradient dy and weight, the weight gradient dy and x.
 struct Pass {
   ConvPass kind;
-  ConstView a, b, bias;  // bias: forward, or null data
+  ConstView a, b;
+  ConvEpilogue epilogue = ConvEpilogue::none;
+  ConstView operand;  // of the epilogue: the bias, or x
   Conv2dParams params;
   GradView out;
 };
@@ -35,8 +38,7 @@ struct Pass {
 struct Candidate {
   ConvGraph* graph = nullptr;  // null: the direct loops
   int plan = 0;                // of the graph
-  DType dtype = DType::f32;    // that the graph writes
-  bool adds_bias = false;
+  bool fused = false;          // does the epilogue
 };
 
 struct Plan {
@@ -45,10 +47,12 @@ struct Plan {
   int choice = -1;
 };
 
+// The direct loops add the bias on the way.
 void run_direct(const ExecContext& exec, const Pass& pass) {
   switch (pass.kind) {
     case ConvPass::forward:
-      return cuda::direct_forward(exec, pass.a, pass.b, pass.bias, pass.params, pass.out.view);
+      return cuda::direct_forward(exec, pass.a, pass.b, pass.operand, pass.params,
+                                  pass.epilogue == ConvEpilogue::bias_relu, pass.out.view);
     case ConvPass::data_gradient:
       return cuda::direct_data_gradient(exec, pass.a, pass.b, pass.params, pass.out);
     case ConvPass::weight_gradient:
@@ -56,26 +60,61 @@ void run_direct(const ExecContext& exec, const Pass& pass) {
   }
 }
 
-// cuDNN overwrites. What is to be added, or is of another type than cuDNN can write, goes through the workspace.
+// cuDNN overwrites, in the type that it reads. What is to be added, or is of another type, goes through the workspace.
 void run_graph(const ExecContext& exec, const Pass& pass, const Candidate& candidate) {
   const View& target = pass.out.view;
-  const bool detour = pass.out.accumulate || candidate.dtype != target.dtype;
+  const bool detour = pass.out.accumulate || pass.a.dtype != target.dtype;
   const std::size_t own = (candidate.graph->workspace_bytes(candidate.plan) + 255) / 256 * 256;
-  const auto result_bytes = static_cast<std::size_t>(target.numel() * dtype_bytes(candidate.dtype));
+  const auto result_bytes = static_cast<std::size_t>(target.numel() * dtype_bytes(pass.a.dtype));
   auto* const memory = static_cast<std::byte*>(exec.workspace->reserve(own + (detour ? result_bytes : 0)));
   void* const result = detour ? memory + own : target.data;
-  candidate.graph->run(candidate.plan, exec.stream, pass.a.data, pass.b.data, pass.bias.data, result, memory);
-  if (detour) cuda::accumulate(exec, {result, candidate.dtype, target.shape}, pass.out);
-  if (pass.bias.data != nullptr && !candidate.adds_bias) cuda::add_bias(exec, pass.bias, target);
+  candidate.graph->run(candidate.plan, exec.stream, pass.a.data, pass.b.data, pass.operand.data, result, memory);
+  if (detour) cuda::accumulate(exec, {result, pass.a.dtype, target.shape}, pass.out);
+}
+
+// What is left of the epilogue. A gradient that was not rectified on the way is left to the ReLU itself, whose pass over
+// it serves the bias too.
+void finish(const ExecContext& exec, const Pass& pass) {
+  switch (pass.epilogue) {
+    case ConvEpilogue::none:
+      return;
+    case ConvEpilogue::bias:
+      return cuda::add_bias(exec, pass.operand, Activation::none, pass.out.view);
+    case ConvEpilogue::bias_relu:
+      return cuda::add_bias(exec, pass.operand, Activation::relu, pass.out.view);
+    case ConvEpilogue::rectify:
+      *pass.out.unrectified = true;
+  }
 }
 
 void run(const ExecContext& exec, const Pass& pass, const Candidate& candidate) {
   candidate.graph == nullptr ? run_direct(exec, pass) : run_graph(exec, pass, candidate);
+  if (!candidate.fused) finish(exec, pass);
+}
+
+// What is to be timed: the pass and, where it may rectify a gradient, what its ReLU has to do afterwards.
+void rehearse(const ExecContext& exec, const Pass& pass, const Candidate& candidate) {
+  bool unrectified = false;
+  Pass own = pass;
+  if (pass.out.unrectified != nullptr) own.out.unrectified = &unrectified;
+  run(exec, own, candidate);
+  if (pass.epilogue != ConvEpilogue::rectify) return;
+  const std::int64_t channels = pass.out.view.shape[3];
+  constexpr std::size_t kBeyond = std::size_t{8} << 20;  // of what the sums over columns use
+  auto* const memory = static_cast<std::byte*>(
+      exec.workspace->reserve(kBeyond + static_cast<std::size_t>(channels) * sizeof(float)));
+  const GradView sums = {{memory + kBeyond, DType::f32, {channels}}, false};
+  if (unrectified) {
+    cuda::relu_bias_backward(exec, pass.out.view, pass.operand, pass.out.view, sums);
+  } else {
+    cuda::bias_gradient(exec, pass.out.view, sums);
+  }
 }
 
 ConvProblem problem_of(const ExecContext& exec, const Pass& pass, const Shape& x, const Shape& weight, const Shape& y) {
   std::uintptr_t bits = 16;
-  for (const void* address : {pass.a.data, pass.b.data, pass.bias.data, static_cast<const void*>(pass.out.view.data)}) {
+  for (const void* address :
+       {pass.a.data, pass.b.data, pass.operand.data, static_cast<const void*>(pass.out.view.data)}) {
     bits |= reinterpret_cast<std::uintptr_t>(address);
   }
   ConvProblem problem{.pass = pass.kind,
@@ -91,8 +130,7 @@ ConvProblem problem_of(const ExecContext& exec, const Pass& pass, const Shape& x
                       .stride = pass.params.stride,
                       .padding = pass.params.padding,
                       .dtype = pass.a.dtype,
-                      .out_dtype = pass.out.view.dtype,
-                      .bias = pass.bias.data != nullptr,
+                      .epilogue = pass.epilogue,
                       .alignment = static_cast<int>(bits & (~bits + 1)),
                       .allow_tf32 = exec.allow_tf32,
                       .deterministic = exec.deterministic,
@@ -101,11 +139,9 @@ ConvProblem problem_of(const ExecContext& exec, const Pass& pass, const Shape& x
   return problem;
 }
 
-void add_graph(Plan& plan, const ConvProblem& problem) {
+void add_graph(Plan& plan, const ConvProblem& problem, bool fused) {
   auto graph = std::make_unique<ConvGraph>(problem);
-  for (int i = 0; i < graph->plans(); ++i) {
-    plan.candidates.push_back({.graph = graph.get(), .plan = i, .dtype = problem.out_dtype, .adds_bias = problem.bias});
-  }
+  for (int i = 0; i < graph->plans(); ++i) plan.candidates.push_back({.graph = graph.get(), .plan = i, .fused = fused});
   if (graph->plans() > 0) plan.graphs.push_back(std::move(graph));
 }
 
@@ -113,19 +149,16 @@ Plan candidates_of(const ConvProblem& problem) {
   Plan plan;
   const std::int64_t multiplications = problem.images * problem.out_height * problem.out_width * problem.outputs *
                                        problem.kernel_rows * problem.kernel_columns * problem.channels;
-  if (multiplications <= kFewMultiplications) plan.candidates.push_back({});
-  add_graph(plan, problem);
-  if (problem.bias) {
-    ConvProblem without = problem;
-    without.bias = false;
-    add_graph(plan, without);
+  const Candidate direct = {.fused = problem.epilogue != ConvEpilogue::rectify};
+  if (multiplications <= kFewMultiplications) plan.candidates.push_back(direct);
+  add_graph(plan, problem, true);
+  // Fused with a bias cuDNN's plans are as fast as without; rectifying a gradient can cost more than it saves.
+  if (problem.epilogue == ConvEpilogue::rectify || (plan.graphs.empty() && problem.epilogue != ConvEpilogue::none)) {
+    ConvProblem plain = problem;
+    plain.epilogue = ConvEpilogue::none;
+    add_graph(plan, plain, false);
   }
-  if (plan.graphs.empty() && problem.out_dtype != problem.dtype) {
-    ConvProblem narrower = problem;
-    narrower.out_dtype = problem.dtype;
-    add_graph(plan, narrower);
-  }
-  if (plan.candidates.empty()) plan.candidates.push_back({});
+  if (plan.candidates.empty()) plan.candidates.push_back(direct);
   return plan;
 }
 
@@ -135,20 +168,23 @@ void convolve(const ExecContext& exec, const Pass& pass, const Shape& x, const S
   const ConvProblem problem = problem_of(exec, pass, x, weight, y);
   const std::lock_guard lock(mutex);
   Plan& plan = (*plans)[problem];
+  const auto candidate = [&plan](int i) -> const Candidate& { return plan.candidates[static_cast<std::size_t>(i)]; };
   if (plan.choice < 0) {
     cuda::expect_planning(exec, problem.text());
     plan = candidates_of(problem);
     plan.choice = cuda::choose(
-        exec, problem.text(), static_cast<int>(plan.candidates.size()),
-        [&](int candidate, const ExecContext& own) {
-          run(own, pass, plan.candidates[static_cast<std::size_t>(candidate)]);
-        },
+        exec, problem.text(),
+        {.count = static_cast<int>(plan.candidates.size()),
+         .run = [&](int i, const ExecContext& own) { rehearse(own, pass, candidate(i)); },
+         .name =
+             [&](int i) {
+               const Candidate& c = candidate(i);
+               return c.graph == nullptr ? "direct" : c.graph->name(c.plan) + (c.fused ? "" : " unfused");
+             }},
         pass.out);
-    std::erase_if(plan.graphs, [&](const auto& graph) {
-      return graph.get() != plan.candidates[static_cast<std::size_t>(plan.choice)].graph;
-    });
+    std::erase_if(plan.graphs, [&](const auto& graph) { return graph.get() != candidate(plan.choice).graph; });
   }
-  run(exec, pass, plan.candidates[static_cast<std::size_t>(plan.choice)]);
+  run(exec, pass, candidate(plan.choice));
 }
 
 }  // namespace
@@ -156,9 +192,20 @@ void convolve(const ExecContext& exec, const Pass& pass, const Shape& x, const S
 void cuda::conv2d_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
                           const Conv2dParams& params, Activation activation, View y) {
   if (y.numel() == 0) return;
-  convolve(exec, {.kind = ConvPass::forward, .a = x, .b = weight, .bias = bias, .params = params, .out = {y, false}},
+  const bool has_relu = activation == Activation::relu;
+  const bool has_bias = bias.data != nullptr;
+  const ConvEpilogue epilogue =
+      !has_bias ? ConvEpilogue::none : has_relu ? ConvEpilogue::bias_relu : ConvEpilogue::bias;
+  convolve(exec,
+           {.kind = ConvPass::forward,
+            .a = x,
+            .b = weight,
+            .epilogue = epilogue,
+            .operand = bias,
+            .params = params,
+            .out = {y, false}},
            x.shape, weight.shape, y.shape);
-  if (activation == Activation::relu) relu_forward(exec, y, y);
+  if (has_relu && !has_bias) relu_forward(exec, y, y);
 }
 
 void cuda::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight,
@@ -170,12 +217,21 @@ void cuda::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, C
     return;
   }
   if (dx) {
-    convolve(exec, {.kind = ConvPass::data_gradient, .a = dy, .b = weight, .bias = {}, .params = params, .out = dx},
+    // What is to be rectified is a new tensor, unless several ops read x.
+    const bool rectify = dx.unrectified != nullptr && !dx.accumulate;
+    if (dx.unrectified != nullptr && !rectify) *dx.unrectified = true;
+    convolve(exec,
+             {.kind = ConvPass::data_gradient,
+              .a = dy,
+              .b = weight,
+              .epilogue = rectify ? ConvEpilogue::rectify : ConvEpilogue::none,
+              .operand = rectify ? x : ConstView{},
+              .params = params,
+              .out = dx},
              x.shape, weight.shape, dy.shape);
-    if (dx.rectify) relu_backward(exec, dx.view, x, {dx.view, false});
   }
   if (dweight) {
-    convolve(exec, {.kind = ConvPass::weight_gradient, .a = dy, .b = x, .bias = {}, .params = params, .out = dweight},
+    convolve(exec, {.kind = ConvPass::weight_gradient, .a = dy, .b = x, .operand = {}, .params = params, .out = dweight},
              x.shape, weight.shape, dy.shape);
   }
   if (dbias) bias_gradient(exec, dy, dbias);

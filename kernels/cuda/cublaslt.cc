@@ -20,7 +20,7 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
-constexpr int kCandidates = 8;
+constexpr int kCandidates = 16;
 
 void check(cublasStatus_t status, const char* call,
            const std::source_location& where = std::source_location::current()) {
@@ -73,7 +73,7 @@ struct Key {
 
   // As it stands in messages and in the record of choices.
   std::string text() const {
-    constexpr std::array epilogues = {"", " bias", " bias_gradient"};
+    constexpr std::array epilogues = {"", " bias", " bias_relu", " bias_gradient"};
     return std::string("matmul ") + dtype_name(a) + " " + dtype_name(b) + " to " + dtype_name(out) + " (" +
            std::to_string(rows) + ", " + std::to_string(columns) + ", " + std::to_string(depth) + ") " +
            (a_transposed ? "t" : "n") + (b_transposed ? "t" : "n") + epilogues[static_cast<std::size_t>(epilogue)] +
@@ -102,7 +102,8 @@ class Plan {
         &operation_.handle, key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, key.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, key.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    constexpr std::array epilogues = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB};
+    constexpr std::array epilogues = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS,
+                                      CUBLASLT_EPILOGUE_BGRADB};
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogues[static_cast<std::size_t>(key.epilogue)]);
     if (key.epilogue != Epilogue::none) {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(key.out));
@@ -221,9 +222,12 @@ bool matmul(const ExecContext& exec, const Matmul& product) {
   }
   if (plan->algorithms() == 0) return false;
   if (plan->choice < 0) {
-    plan->choice = choose(exec, key.text(), plan->algorithms(),
-                          [&](int candidate, const ExecContext& own) { plan->run(handle, own, product, candidate); },
-                          {product.out, product.accumulate});
+    plan->choice =
+        choose(exec, key.text(),
+               {.count = plan->algorithms(),
+                .run = [&](int candidate, const ExecContext& own) { plan->run(handle, own, product, candidate); },
+                .name = [](int candidate) { return "cublaslt " + std::to_string(candidate); }},
+               {product.out, product.accumulate});
   }
   plan->run(handle, exec, product, plan->choice);
   return true;

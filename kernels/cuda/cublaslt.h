@@ -19,6 +19,7 @@ struct Factor {
 enum class Epilogue : std::uint8_t {
   none,
   bias,           // out[i][j] += bias[j]
+  bias_relu,      // and then max(out[i][j], 0)
   bias_gradient,  // bias[i] = sum over k of a[i][k]: written, not read
 };
 

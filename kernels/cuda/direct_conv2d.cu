@@ -44,7 +44,7 @@ __device__ int64_t weight_at(const Geometry& g, int channel, int tap, int d) {
 
 template <bool kGradient, class T, class G>
 __global__ void __launch_bounds__(kPixels)
-    pixel_kernel(Geometry g, const T* source, const T* weight, const T* bias, bool accumulate, G* target) {
+    pixel_kernel(Geometry g, const T* source, const T* weight, const T* bias, bool relu, bool accumulate, G* target) {
   __shared__ __align__(16) float weights[kDepthChunk][kTile];
   cuda::begin_kernel();
   const int first_channel = static_cast<int>(blockIdx.y) * kTile;
@@ -99,16 +99,20 @@ __global__ void __launch_bounds__(kPixels)
 #pragma unroll
       for (int k = 0; k < kTile; ++k) sum[k] += added[k];
     }
+    if (relu) {
+#pragma unroll
+      for (int k = 0; k < kTile; ++k) sum[k] = sum[k] < 0 ? 0.0F : sum[k];
+    }
     cuda::write(target + pixel * g.channels + first_channel, sum, count, false, accumulate);
   }
 }
 
 template <bool kGradient, class T, class G>
 void launch_pixels(const ExecContext& exec, const Geometry& g, const T* source, const T* weight, const T* bias,
-                   bool accumulate, G* target) {
+                   bool relu, bool accumulate, G* target) {
   const auto tiles = static_cast<unsigned>((g.channels + kTile - 1) / kTile);
   cuda::Launch(exec, dim3(cuda::blocks_for(g.pixels, kPixels), tiles), kPixels)(
-      pixel_kernel<kGradient, T, G>, g, source, weight, bias, accumulate, target);
+      pixel_kernel<kGradient, T, G>, g, source, weight, bias, relu, accumulate, target);
 }
 
 // Gradient of the weight: a thread adds, over one part of the output pixels, the products for one element of the kernel
@@ -183,10 +187,10 @@ Geometry geometry(const Shape& x, const Shape& weight, const Shape& y, const Con
 }  // namespace
 
 void cuda::direct_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
-                          const Conv2dParams& params, View y) {
+                          const Conv2dParams& params, bool relu, View y) {
   with_float_type(x.dtype, [&]<class T>(T) {
     launch_pixels<false>(exec, geometry(x.shape, weight.shape, y.shape, params), x.as<T>(), weight.as<T>(),
-                         bias.data == nullptr ? nullptr : bias.as<T>(), false, y.as<T>());
+                         bias.data == nullptr ? nullptr : bias.as<T>(), relu, false, y.as<T>());
   });
 }
 
@@ -200,7 +204,7 @@ void cuda::direct_data_gradient(const ExecContext& exec, ConstView dy, ConstView
   g.pixels = x[0] * x[1] * x[2];
   with_float_type(dy.dtype, [&]<class T>(T) {
     with_float_type(dx.view.dtype, [&]<class G>(G) {
-      launch_pixels<true, T, G>(exec, g, dy.as<T>(), weight.as<T>(), nullptr, dx.accumulate, dx.view.as<G>());
+      launch_pixels<true, T, G>(exec, g, dy.as<T>(), weight.as<T>(), nullptr, false, dx.accumulate, dx.view.as<G>());
     });
   });
 }

@@ -91,12 +91,15 @@ bool fusing_pays(const ExecContext& exec, const ConstView& dy, const ConstView& 
   const std::string problem = std::string("linear gradients ") + dtype_name(key.activations) + " to " +
                               dtype_name(key.gradients) + " " + dy.shape.to_string() + " " + x.shape.to_string() +
                               (key.tf32 ? " tf32" : "");
-  const int choice = cuda::choose(
-      exec, problem, 2,
-      [&](int candidate, const ExecContext& own) {
-        (candidate == 0 ? separate_gradients : fused_gradients)(own, dy, x, dweight, dbias);
-      },
-      dweight);
+  const int choice = cuda::choose(exec, problem,
+                                  {.count = 2,
+                                   .run =
+                                       [&](int candidate, const ExecContext& own) {
+                                         (candidate == 0 ? separate_gradients : fused_gradients)(own, dy, x, dweight,
+                                                                                                 dbias);
+                                       },
+                                   .name = [](int candidate) { return candidate == 0 ? "apart" : "fused"; }},
+                                  dweight);
   const bool fuse = choice == 1;
   known.emplace(key, fuse);
   return fuse;
@@ -112,16 +115,18 @@ void cuda::linear_forward(const ExecContext& exec, ConstView x, ConstView weight
                  .a = {.data = x.data, .dtype = x.dtype},
                  .b = {.data = weight.data, .dtype = weight.dtype, .transposed = true},
                  .out = y};
-  bool biased = bias.data == nullptr;
-  if (!biased) {
-    product.epilogue = Epilogue::bias;
-    product.bias = const_cast<void*>(bias.data);
-    biased = run_product(exec, product);
-    if (!biased) product.epilogue = Epilogue::none;
+  const bool has_relu = activation == Activation::relu;
+  if (bias.data == nullptr) {
+    expect_done(run_product(exec, product), product);
+    if (has_relu) relu_forward(exec, y, y);
+    return;
   }
-  if (product.epilogue == Epilogue::none) expect_done(run_product(exec, product), product);
-  if (!biased) add_bias(exec, bias, y);
-  if (activation == Activation::relu) relu_forward(exec, y, y);
+  product.epilogue = has_relu ? Epilogue::bias_relu : Epilogue::bias;
+  product.bias = const_cast<void*>(bias.data);
+  if (run_product(exec, product)) return;
+  product.epilogue = Epilogue::none;
+  expect_done(run_product(exec, product), product);
+  add_bias(exec, bias, activation, y);
 }
 
 void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
@@ -135,7 +140,7 @@ void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, C
                             .out = dx.view,
                             .accumulate = dx.accumulate};
     expect_done(run_product(exec, product), product);
-    if (dx.rectify) relu_backward(exec, dx.view, x, {dx.view, false});
+    if (dx.unrectified != nullptr) *dx.unrectified = true;
   }
   (fusing_pays(exec, dy, x, dweight, dbias) ? fused_gradients : separate_gradients)(exec, dy, x, dweight, dbias);
 }

@@ -1,23 +1,29 @@
 #include "kernels/cuda/plan.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "kernels/cuda/check.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr int kRepeats = 10;      // of a candidate in one measurement
-constexpr int kMeasurements = 3;  // of which the best counts
+constexpr float kMeasuredMs = 1.0F;  // that one measurement of a candidate is to take
+constexpr int kMostRepeats = 20;
+constexpr int kMeasurements = 3;       // of those that come near the best; the shortest counts
+constexpr double kNear = 1.15;
+constexpr double kHopeless = 3;        // times the best so far: not measured further
 
 struct Record {
   std::mutex mutex;
   std::map<std::string, int> choices;
+  std::map<std::string, PlanTimes> times;
 };
 
 Record& record() {
@@ -41,51 +47,69 @@ Handle<cudaEvent_t, cudaEventDestroy> make_event() {
   return Handle<cudaEvent_t, cudaEventDestroy>(event);
 }
 
-// The work kRepeats times in a row as a graph: launches one by one would take longer than small kernels run.
-Handle<cudaGraphExec_t, cudaGraphExecDestroy> repeated(const ExecContext& exec, const std::function<void()>& work) {
-  const auto stream = static_cast<cudaStream_t>(exec.stream);
-  cudaGraph_t captured = nullptr;
-  LOCKSTEP_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  try {
-    for (int i = 0; i < kRepeats; ++i) work();
-  } catch (...) {
-    if (cudaStreamEndCapture(stream, &captured) == cudaSuccess) cudaGraphDestroy(captured);
-    throw;
+// A candidate's work on a stream of its own, while exec.stream is idle.
+class Measurement {
+ public:
+  Measurement(const ExecContext& exec, const std::function<void(const ExecContext&)>& work)
+      : begin_(make_event()), end_(make_event()) {
+    LOCKSTEP_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(exec.stream)));
+    cudaStream_t created = nullptr;
+    LOCKSTEP_CUDA_CHECK(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking));
+    stream_.reset(created);
+    ExecContext own = exec;
+    own.stream = stream_.get();
+    work_ = [work, own] { work(own); };
+    work_();  // loads the kernels, which a capture cannot
+    once_ms_ = timed(work_);
   }
-  LOCKSTEP_CUDA_CHECK(cudaStreamEndCapture(stream, &captured));
-  const Handle<cudaGraph_t, cudaGraphDestroy> graph(captured);
-  cudaGraphExec_t instance = nullptr;
-  LOCKSTEP_CUDA_CHECK(cudaGraphInstantiate(&instance, graph.get(), 0));
-  return Handle<cudaGraphExec_t, cudaGraphExecDestroy>(instance);
-}
 
-// Milliseconds that the work takes, run on a stream of its own while exec.stream is idle.
-double milliseconds(const ExecContext& exec, const std::function<void(const ExecContext&)>& work) {
-  LOCKSTEP_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(exec.stream)));
-  cudaStream_t created = nullptr;
-  LOCKSTEP_CUDA_CHECK(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking));
-  const Handle<cudaStream_t, cudaStreamDestroy> stream(created);
-  ExecContext own = exec;
-  own.stream = stream.get();
+  // Milliseconds of one execution, launched by the host.
+  double once_ms() const { return once_ms_; }
 
-  work(own);  // loads the kernels, which a capture cannot
-  LOCKSTEP_CUDA_CHECK(cudaStreamSynchronize(stream.get()));
-  const auto graph = repeated(own, [&] { work(own); });
-  LOCKSTEP_CUDA_CHECK(cudaGraphLaunch(graph.get(), stream.get()));
-  const auto begin = make_event();
-  const auto end = make_event();
-  float best = std::numeric_limits<float>::infinity();
-  for (int i = 0; i < kMeasurements; ++i) {
-    LOCKSTEP_CUDA_CHECK(cudaEventRecord(begin.get(), stream.get()));
-    LOCKSTEP_CUDA_CHECK(cudaGraphLaunch(graph.get(), stream.get()));
-    LOCKSTEP_CUDA_CHECK(cudaEventRecord(end.get(), stream.get()));
-    LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(end.get()));
+  // Milliseconds of one of several executions in a graph: launches one by one take longer than small kernels run.
+  double measure() {
+    if (graph_ == nullptr) {
+      repeats_ = std::clamp(static_cast<int>(kMeasuredMs / once_ms_), 2, kMostRepeats);
+      capture();
+      LOCKSTEP_CUDA_CHECK(cudaGraphLaunch(graph_.get(), stream_.get()));
+    }
+    return timed([this] { LOCKSTEP_CUDA_CHECK(cudaGraphLaunch(graph_.get(), stream_.get())); }) / repeats_;
+  }
+
+ private:
+  double timed(const std::function<void()>& work) {
+    LOCKSTEP_CUDA_CHECK(cudaEventRecord(begin_.get(), stream_.get()));
+    work();
+    LOCKSTEP_CUDA_CHECK(cudaEventRecord(end_.get(), stream_.get()));
+    LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(end_.get()));
     float taken = 0;
-    LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&taken, begin.get(), end.get()));
-    best = std::min(best, taken);
+    LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&taken, begin_.get(), end_.get()));
+    return taken;
   }
-  return static_cast<double>(best) / kRepeats;
-}
+
+  void capture() {
+    cudaGraph_t captured = nullptr;
+    LOCKSTEP_CUDA_CHECK(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
+    try {
+      for (int i = 0; i < repeats_; ++i) work_();
+    } catch (...) {
+      if (cudaStreamEndCapture(stream_.get(), &captured) == cudaSuccess) cudaGraphDestroy(captured);
+      throw;
+    }
+    LOCKSTEP_CUDA_CHECK(cudaStreamEndCapture(stream_.get(), &captured));
+    const Handle<cudaGraph_t, cudaGraphDestroy> graph(captured);
+    cudaGraphExec_t instance = nullptr;
+    LOCKSTEP_CUDA_CHECK(cudaGraphInstantiate(&instance, graph.get(), 0));
+    graph_.reset(instance);
+  }
+
+  Handle<cudaStream_t, cudaStreamDestroy> stream_;
+  Handle<cudaEvent_t, cudaEventDestroy> begin_, end_;
+  Handle<cudaGraphExec_t, cudaGraphExecDestroy> graph_;
+  std::function<void()> work_;
+  double once_ms_ = 0;
+  int repeats_ = 1;
+};
 
 // A copy of memory on the GPU, put back when this goes.
 class Kept {
@@ -114,25 +138,58 @@ class Kept {
   std::unique_ptr<void, Destroy<cudaFree>> copy_;
 };
 
-int fastest(const ExecContext& exec, const std::string& problem, int count, const RunCandidate& run,
-            const GradView& target) {
-  const Kept kept(exec, target);
-  int best = -1;
-  double shortest = std::numeric_limits<double>::infinity();
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Runs `body` for each candidate; where none came through it, throws what the last one said.
+void for_candidates(const std::string& problem, int count, const std::function<void(int candidate)>& body) {
   std::string failure;
+  int good = 0;
   for (int candidate = 0; candidate < count; ++candidate) {
     try {
-      const double taken = milliseconds(exec, [&](const ExecContext& own) { run(candidate, own); });
-      if (taken < shortest) {
-        shortest = taken;
-        best = candidate;
-      }
+      body(candidate);
+      ++good;
     } catch (const std::runtime_error& error) {
       failure = error.what();
     }
   }
-  if (best < 0) throw std::runtime_error(problem + ": expected an algorithm that runs, got: " + failure);
-  return best;
+  if (good == 0) throw std::runtime_error(problem + ": expected an algorithm that runs, got: " + failure);
+}
+
+// Milliseconds of each candidate; those that cannot run, or are far behind, take for ever.
+std::vector<double> measured(const ExecContext& exec, const std::string& problem, const Candidates& candidates,
+                             const GradView& target) {
+  const Kept kept(exec, target);
+  // All run once before any is captured: the workspace, whose address a graph keeps, grows no more then.
+  std::vector<std::unique_ptr<Measurement>> running(static_cast<std::size_t>(candidates.count));
+  double best_once = kNever;
+  for_candidates(problem, candidates.count, [&](int i) {
+    auto measurement =
+        std::make_unique<Measurement>(exec, [&candidates, i](const ExecContext& own) { candidates.run(i, own); });
+    best_once = std::min(best_once, measurement->once_ms());
+    running[static_cast<std::size_t>(i)] = std::move(measurement);
+  });
+  std::vector<double> times(running.size(), kNever);
+  double near = kNever;  // up to here it is worth to measure again
+  for (int repeat = 0; repeat < kMeasurements; ++repeat) {
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      if (running[i] == nullptr || running[i]->once_ms() > kHopeless * best_once) continue;
+      if (repeat == 0 || times[i] <= near) times[i] = std::min(times[i], running[i]->measure());
+    }
+    near = kNear * *std::ranges::min_element(times);
+  }
+  return times;
+}
+
+int first_that_runs(const ExecContext& exec, const std::string& problem, const Candidates& candidates,
+                    const GradView& target) {
+  const Kept kept(exec, target);
+  int first = -1;
+  for_candidates(problem, candidates.count, [&](int candidate) {
+    if (first >= 0) return;
+    candidates.run(candidate, exec);
+    first = candidate;
+  });
+  return first;
 }
 
 }  // namespace
@@ -145,14 +202,32 @@ void expect_planning(const ExecContext& exec, const std::string& problem) {
   }
 }
 
-int choose(const ExecContext& exec, const std::string& problem, int count, const RunCandidate& run,
-           const GradView& target) {
-  if (const std::optional<int> choice = plan_choice(problem); choice && *choice < count) return *choice;
+int choose(const ExecContext& exec, const std::string& problem, const Candidates& candidates, const GradView& target) {
+  if (const std::optional<int> choice = plan_choice(problem); choice && *choice < candidates.count) return *choice;
   expect_planning(exec, problem);
-  const int best = count == 1 || exec.deterministic ? 0 : fastest(exec, problem, count, run, target);
+  int best = 0;
+  PlanTimes report{.problem = problem, .choice = 0, .candidates = {}};
+  if (exec.deterministic) {
+    best = first_that_runs(exec, problem, candidates, target);
+  } else if (candidates.count > 1) {
+    const std::vector<double> times = measured(exec, problem, candidates, target);
+    best = static_cast<int>(std::ranges::min_element(times) - times.begin());
+    for (int i = 0; i < candidates.count; ++i) {
+      report.candidates.emplace_back(candidates.name(i), times[static_cast<std::size_t>(i)]);
+    }
+  }
+  report.choice = best;
   const std::lock_guard lock(record().mutex);
   record().choices[problem] = best;
+  record().times[problem] = report;
   return best;
+}
+
+std::vector<PlanTimes> plan_times() {
+  const std::lock_guard lock(record().mutex);
+  std::vector<PlanTimes> times;
+  for (const auto& [problem, report] : record().times) times.push_back(report);
+  return times;
 }
 
 std::optional<int> plan_choice(const std::string& problem) {

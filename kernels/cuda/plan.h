@@ -7,21 +7,26 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/exec_context.h"
 #include "kernels/tensor_view.h"
 
 namespace lockstep::kernels::cuda {
 
-// Runs candidate `candidate` in the given context; throws where it cannot.
-using RunCandidate = std::function<void(int candidate, const ExecContext& exec)>;
+// Ways to solve a problem, numbered from 0.
+struct Candidates {
+  int count = 0;
+  std::function<void(int candidate, const ExecContext& exec)> run;  // throws std::runtime_error where it cannot
+  std::function<std::string(int candidate)> name;                   // for reports
+};
 
-// The choice for `problem`, among candidates [0, count): the one on record, else the first where results are to be
-// deterministic, else the one that is fastest on the stream's GPU, which goes on record. For that it runs them all,
-// many times, and waits for the GPU; `target` is what they write: where they add to it, its contents are put back.
+// The choice for `problem`: the one on record, else the first that runs where results are to be deterministic, else the
+// one that is fastest on the stream's GPU, which goes on record. For that it runs them all, many times, and waits for the
+// GPU; `target` is what they write: where they add to it, its contents are put back.
 // Throws while the stream is captured, naming the problem, and where no candidate runs.
-int choose(const ExecContext& exec, const std::string& problem, int count, const RunCandidate& run,
-           const GradView& target);
+int choose(const ExecContext& exec, const std::string& problem, const Candidates& candidates, const GradView& target);
 
 // Throws that `problem` has no plan if the stream is being captured: too late to make one.
 void expect_planning(const ExecContext& exec, const std::string& problem);
@@ -31,6 +36,13 @@ std::string plan_choices();
 // Adds such lines to the record: before the first step, so that no problem has been met. Throws std::invalid_argument
 // on a line that is none.
 void add_plan_choices(const std::string& lines);
+// What was measured for the choices that this process made.
+struct PlanTimes {
+  std::string problem;
+  int choice = 0;
+  std::vector<std::pair<std::string, double>> candidates;  // name, milliseconds; infinity: cannot run, or far behind
+};
+std::vector<PlanTimes> plan_times();
 // What is on record for one problem.
 std::optional<int> plan_choice(const std::string& problem);
 

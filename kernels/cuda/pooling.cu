@@ -213,7 +213,7 @@ void cuda::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView 
       const int64_t pixels = x.numel() / g.channels / (apart ? g.stride * g.stride : 1) + 1;
       Launch(exec, cuda::blocks_of<N>(pixels, g.channels))(
           kernel, g, dy.as<T>(), x.as<T>(), cuda::whole_vectors(g.channels, dy.as<T>(), x.as<T>(), dx.view.as<G>()),
-          dx.rectify, dx.accumulate, dx.view.as<G>());
+          dx.unrectified != nullptr, dx.accumulate, dx.view.as<G>());
     });
   });
 }
