@@ -65,22 +65,12 @@ DeviceBatch make_batch(const ModelInput& input, std::int64_t count, int rank) {
                    {.sample_shape = image});
 }
 
-// Of the rank's GPU, as NVML has it: context, libraries and NCCL included, and whoever else is on it. 0 on a CPU.
-std::size_t used_gpu_bytes() {
+// On a CPU: its name alone.
+GpuInfo device() {
   if constexpr (kernels::kHasCuda) {
-    if (context().device() == DeviceType::cuda) {
-      const GpuInfo gpu = selected_gpu();
-      return gpu.total_bytes - gpu.free_bytes;
-    }
+    if (context().device() == DeviceType::cuda) return selected_gpu();
   }
-  return 0;
-}
-
-std::string device_name() {
-  if constexpr (kernels::kHasCuda) {
-    if (context().device() == DeviceType::cuda) return selected_gpu().name;
-  }
-  return "cpu";
+  return {.name = "cpu"};
 }
 
 void run(const Options& options, World& world) {
@@ -112,6 +102,9 @@ void run(const Options& options, World& world) {
   }
   if (world.rank() == 0) {
     const double step_ms = time.count() / options.steps;
+    const GpuInfo gpu = device();
+    // As NVML has it: context, libraries and NCCL included, and whoever else is on it.
+    const std::size_t used_bytes = gpu.total_bytes - gpu.free_bytes;
     std::string versions = fmt::format(R"("Lockstep": "{}")", version());
     for (const BuildPart& part : build_parts()) {
       if (part.present()) versions += fmt::format(R"(, "{}": "{}")", part.name, part.version);
@@ -120,7 +113,7 @@ void run(const Options& options, World& world) {
                R"("device": "{}", "versions": {{{}}}}})"
                "\n",
                step_ms, 1e3 * static_cast<double>(options.batch * world.size()) / step_ms, last_loss,
-               used_gpu_bytes() >> 20, train_step.captured(), device_name(), versions);
+               used_bytes >> 20, train_step.captured(), gpu.name, versions);
   }
   world.group().barrier().wait();
 }
