@@ -112,8 +112,8 @@ void run(const Options& options, World& world) {
     fmt::print(R"({{"mean_ms": {}, "samples_per_s": {:.1f}, "loss": {}, "memory_mib": {}, "graph": {}, )"
                R"("device": "{}", "versions": {{{}}}}})"
                "\n",
-               step_ms, 1e3 * static_cast<double>(options.batch * world.size()) / step_ms, last_loss,
-               used_bytes >> 20, train_step.captured(), gpu.name, versions);
+               step_ms, 1e3 * static_cast<double>(options.batch * world.size()) / step_ms, last_loss, used_bytes >> 20,
+               train_step.captured(), gpu.name, versions);
   }
   world.group().barrier().wait();
 }
