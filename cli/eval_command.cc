@@ -41,8 +41,9 @@ void visit_fields(EvalArguments& arguments, Visitor&& visit) {
   visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in one forward pass");
 }
 
-void evaluate_as(const EvalArguments& arguments, const Dataset& dataset, World& world) {
+void evaluate_as(const EvalArguments& arguments, const Dataset& dataset, const LinkPolicy& policy, World& world) {
   const LinkWitness witness(arguments.link, world);
+  if (world.rank() == 0 && says_link(arguments.link)) fmt::print("{}\n", describe(policy, witness.probe()));
   const Model model =
       make_model(arguments.model, {.sample_shape = dataset.sample_shape(), .classes = dataset.num_classes()});
   const std::int64_t step = restore(arguments.checkpoint, *model.module, {}, world.group(), Surplus::ignore);
@@ -60,11 +61,12 @@ void evaluate_as(const EvalArguments& arguments, const Dataset& dataset, World& 
   }
 }
 
-void run_rank(const EvalArguments& arguments, const Dataset& dataset, const Placement& placement) {
+void run_rank(const EvalArguments& arguments, const Dataset& dataset, const Placement& placement,
+              const LinkPolicy& policy) {
   Context context(context_of(arguments.device, placement));
   const ContextScope scope(context);
   World world(placement.environment, {.timeout = kRankDeadline});
-  world.run([&] { evaluate_as(arguments, dataset, world); });
+  world.run([&] { evaluate_as(arguments, dataset, policy, world); });
 }
 
 }  // namespace
@@ -89,7 +91,7 @@ std::function<int(char** argv)> add_eval_command(CLI::App& app) {
     const CheckpointInfo info = checkpoint_of("--checkpoint", arguments->checkpoint, arguments->model);
     const std::unique_ptr<Dataset> dataset = open_validation_data(arguments->data, arguments->model, info.seed);
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
-    run_rank(*arguments, *dataset, placement);
+    run_rank(*arguments, *dataset, placement, policy);
     return 0;
   };
 }

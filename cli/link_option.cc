@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "framework/core/context.h"
 #include "framework/core/error.h"
@@ -14,9 +16,14 @@
 namespace lockstep::cli {
 namespace {
 
-std::unique_ptr<LinkCounters> counters_of_own_gpu(const LinkCountersOptions& options) {
+// Null where the ranks are on CPUs. Collective.
+std::unique_ptr<LinkCounters> counters_of_own_gpu(ProcessGroup& group, bool pcie) {
   if constexpr (kernels::kHasCuda) {
-    if (context().device() == DeviceType::cuda) return make_link_counters(Nvml::open(), selected_gpu().uuid, options);
+    if (context().device() == DeviceType::cuda) {
+      const std::vector<unsigned> ranks = gather_processes(group);
+      const auto is_own = [ranks](unsigned pid) { return std::find(ranks.begin(), ranks.end(), pid) != ranks.end(); };
+      return make_link_counters(Nvml::open(), selected_gpu().uuid, {.pcie = pcie, .is_own = is_own});
+    }
   }
   return nullptr;
 }
@@ -25,9 +32,9 @@ LinkProof probe(LinkMode mode, World& world) {
   const auto unproven = [mode](std::string why) {
     return LinkProof{.mode = mode, .verdict = Verdict::unproven, .reason = std::move(why)};
   };
-  const auto counters = counters_of_own_gpu({});
-  if (!counters) return unproven("the ranks are on CPUs, whose bytes take no link between GPUs");
   if (!world.environment().single_host()) return unproven("the ranks are on several hosts");
+  const auto counters = counters_of_own_gpu(world.group(), /*pcie=*/true);
+  if (!counters) return unproven("the ranks are on CPUs, whose bytes take no link between GPUs");
   return probe_link(mode, world.group(), *counters);
 }
 
@@ -54,11 +61,19 @@ void print_kept_settings(const LinkPolicy& policy) {
   }
 }
 
+bool says_link(const LinkArguments& arguments) {
+  return context().device() == DeviceType::cuda || parse_link_mode(arguments.link) != LinkMode::automatic;
+}
+
 LinkWitness::LinkWitness(const LinkArguments& arguments, World& world)
     : group_(world.group()), probe_(cli::probe(parse_link_mode(arguments.link), world)) {
-  expect_proof(arguments, probe_);
+  expect_no_contradiction(probe_);
+  if (probe_.verdict == Verdict::unproven && arguments.require_proof) {
+    throw LinkContradiction(
+        fmt::format("--link {}: unproven, and --require-proof is given: {}", arguments.link, probe_.reason));
+  }
   // Only a proven probe leaves something to be seen in the training: NVLink alone, since PCIe would need a thread.
-  if (probe_.verdict == Verdict::proven) counters_ = counters_of_own_gpu({.pcie = false});
+  if (probe_.verdict == Verdict::proven) counters_ = counters_of_own_gpu(group_, /*pcie=*/false);
 }
 
 void LinkWitness::begin() {
@@ -70,14 +85,10 @@ LinkProof LinkWitness::end(double wire_bytes) {
   return judge_training(probe_, wire_bytes, gather_traffic(group_, counters_->stop()));
 }
 
-void expect_proof(const LinkArguments& arguments, const LinkProof& proof) {
-  const char* mode = link_mode_name(proof.mode);
-  if (proof.verdict == Verdict::contradicted) {
-    throw LinkContradiction(fmt::format("--link {}: contradicted: {}; see lockstep topology", mode, proof.reason));
-  }
-  if (proof.verdict == Verdict::unproven && arguments.require_proof) {
-    throw LinkContradiction(fmt::format("--link {}: unproven, and --require-proof is given: {}", mode, proof.reason));
-  }
+void expect_no_contradiction(const LinkProof& proof) {
+  if (proof.verdict != Verdict::contradicted) return;
+  throw LinkContradiction(
+      fmt::format("--link {}: contradicted: {}; see lockstep topology", link_mode_name(proof.mode), proof.reason));
 }
 
 std::string describe(const LinkPolicy& policy, const LinkProof& proof) {
@@ -90,7 +101,7 @@ std::string describe(const LinkPolicy& policy, const LinkProof& proof) {
 }
 
 std::string describe(const LinkTraffic& traffic) {
-  return fmt::format("NVLink {}; PCIe {}", describe(traffic.nvlink_sent, traffic.nvlink_received),
+  return fmt::format("{}: NVLink {}; PCIe {}", traffic.gpu, describe(traffic.nvlink_sent, traffic.nvlink_received),
                      describe(traffic.pcie_sent, traffic.pcie_received));
 }
 
@@ -107,8 +118,9 @@ nlohmann::ordered_json to_json(const LinkProof& proof) {
                               {"over_nvlink", proof.over_nvlink},
                               {"expected_bytes", proof.expected_bytes}};
   json["gpus"] = nlohmann::ordered_json::array();
-  for (const LinkTraffic& traffic : proof.ranks) {
-    json["gpus"].push_back({{"nvlink_sent_bytes", to_json(traffic.nvlink_sent)},
+  for (const LinkTraffic& traffic : proof.gpus) {
+    json["gpus"].push_back({{"gpu", traffic.gpu},
+                            {"nvlink_sent_bytes", to_json(traffic.nvlink_sent)},
                             {"nvlink_received_bytes", to_json(traffic.nvlink_received)},
                             {"pcie_sent_bytes", to_json(traffic.pcie_sent)},
                             {"pcie_received_bytes", to_json(traffic.pcie_received)},

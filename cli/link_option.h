@@ -26,6 +26,8 @@ void visit_fields(LinkArguments& arguments, Visitor&& visit) {
 // Sets NCCL's variables in this process, and so for the ranks that it starts. Call it first: before there are ranks,
 // threads or a communicator.
 LinkPolicy switch_link(const LinkArguments& arguments);
+// Whether the mode and its verdict are worth a line: not where CPU ranks run in mode auto.
+bool says_link(const LinkArguments& arguments);
 // The settings of the user that the mode keeps, one a line; for the process that starts the ranks, or rank 0.
 void print_kept_settings(const LinkPolicy& policy);
 
@@ -37,8 +39,7 @@ class LinkWitness {
   LinkWitness(const LinkArguments& arguments, World& world);
 
   const LinkProof& probe() const { return probe_; }
-  // Around a training. Collective; wire_bytes: see judge_training. Judges only, for the result comes first:
-  // expect_proof afterwards.
+  // Around a training. Collective; wire_bytes: see judge_training. It judges only: what was trained is reported first.
   void begin();
   LinkProof end(double wire_bytes);
 
@@ -48,13 +49,13 @@ class LinkWitness {
   LinkProof probe_;
 };
 
-// Throws LinkContradiction unless `proof` is good enough.
-void expect_proof(const LinkArguments& arguments, const LinkProof& proof);
+// Throws LinkContradiction where `proof` contradicts the mode.
+void expect_no_contradiction(const LinkProof& proof);
 
-// "link pcie (staged through ...), NVLS off: proven: GPU of rank 0: NVLink carried ..."
+// "link pcie (staged through ...), NVLS off: proven: rank 0: NVLink carried ..."
 std::string describe(const LinkPolicy& policy, const LinkProof& proof);
 
-// "NVLink 1.07 GB out, 1.07 GB in; PCIe not permitted"
+// "GPU 0: NVLink 1.07 GB out, 1.07 GB in; PCIe not permitted"
 std::string describe(const LinkTraffic& traffic);
 
 nlohmann::ordered_json to_json(const LinkPolicy& policy);

@@ -72,7 +72,7 @@ std::string describe(const GpuPair& pair) {
   text += pair.peak_gb_s > 0 ? fmt::format(": {:.0f} GB/s in each direction at most, about {:.0f} expected",
                                            pair.peak_gb_s, pair.expected_gb_s)
                              : ": rate unknown";
-  return text + (pair.peer_obstacle.empty() ? "" : fmt::format("; no peer access ({})", pair.peer_obstacle));
+  return text + (pair.peer_obstacle.empty() ? "; peer access" : "; no peer access: " + pair.peer_obstacle);
 }
 
 void print_gpus(const Topology& topology) {
@@ -84,14 +84,16 @@ void print_gpus(const Topology& topology) {
                describe(gpu.pcie_now), describe(gpu.pcie_most),
                gpu.numa_node >= 0 ? std::to_string(gpu.numa_node) : "-");
   }
+  const int fabric = topology.gpus.front().fabric_state;
+  if (fabric > 0) {
+    fmt::print("NVSwitches: {}\n", fabric == 3 ? "set up" : fabric == 2 ? "being set up" : "not set up");
+  }
   if (!topology.pairs.empty()) fmt::print("Pairs\n");
   for (const GpuPair& pair : topology.pairs) fmt::print("  {}\n", describe(pair));
 }
 
 void print(const Topology& topology) {
-  if (topology.gpus.empty()) {
-    fmt::print("No GPU: {}\n", topology.why_no_gpus);
-  } else {
+  if (!topology.gpus.empty()) {
     fmt::print("Driver {}, for CUDA {}.{} and older\n", topology.driver.empty() ? "unknown" : topology.driver,
                topology.cuda_version / 1000, topology.cuda_version % 1000 / 10);
     print_gpus(topology);
@@ -105,6 +107,7 @@ void print(const Topology& topology) {
   for (const NcclSetting& setting : topology.nccl_settings) {
     fmt::print("  {}={}  ({})\n", setting.name, setting.value, setting.source);
   }
+  for (const auto& file : topology.nccl_files) fmt::print("  (from the file {})\n", file.string());
   for (const TopologyFinding& finding : topology.findings) {
     fmt::print("{}: {}\n", kind_name(finding.kind), finding.what);
     if (!finding.remedy.empty()) fmt::print("  -> {}\n", finding.remedy);

@@ -49,12 +49,13 @@ class ProgramCounters {
   std::vector<LinkTraffic> ended() {
     running_ = false;
     std::vector<LinkTraffic> traffic;
-    for (const auto& counters : counters_) traffic.push_back(counters->stop());
+    for (std::size_t i = 0; i < counters_.size(); ++i) {
+      traffic.push_back(counters_[i]->stop());
+      traffic.back().gpu = fmt::format("GPU {}", gpus_[i]);
+    }
     return traffic;
   }
 
-  // NVML's number of the i-th.
-  int gpu(std::size_t i) const { return gpus_[i]; }
   const std::string& why_none() const { return nvml_.why_not; }
 
  private:
@@ -113,7 +114,7 @@ int run(const WithLinkArguments& arguments) {
   const int code = process.wait();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   LinkProof proof = judge_program(policy.mode, counters.ended());
-  if (proof.ranks.empty() && !counters.why_none().empty()) proof.reason = counters.why_none();
+  if (proof.gpus.empty() && !counters.why_none().empty()) proof.reason = counters.why_none();
   const NcclLog log = logs.read();
   if (const std::string doubt = contradiction(policy, log); !doubt.empty() && proof.verdict == Verdict::proven) {
     proof.verdict = Verdict::unproven;
@@ -125,9 +126,7 @@ int run(const WithLinkArguments& arguments) {
     if (variable.source == kSetByLockstep) continue;
     fmt::print(stderr, "lockstep with-link: {}={} from {} was kept\n", variable.name, variable.value, variable.source);
   }
-  for (std::size_t i = 0; i < proof.ranks.size(); ++i) {
-    fmt::print(stderr, "lockstep with-link: GPU {}: {}\n", counters.gpu(i), describe(proof.ranks[i]));
-  }
+  for (const LinkTraffic& gpu : proof.gpus) fmt::print(stderr, "lockstep with-link: {}\n", describe(gpu));
   if (!log.empty()) fmt::print(stderr, "lockstep with-link: NCCL {}: {}\n", log.version, log.to_string());
   fmt::print(stderr, "lockstep with-link: {:.2f} s, exit code {}; {}\n", seconds, code, describe(policy, proof));
   if (!arguments.json.empty()) {

@@ -9,6 +9,8 @@
 #include "framework/data/loader.h"
 #include "framework/data/synthetic.h"
 #include "framework/distributed/world.h"
+#include "framework/interconnect/link_policy.h"
+#include "framework/interconnect/topology.h"
 #include "framework/nn/init.h"
 #include "framework/nn/layers.h"
 #include "framework/ops/activation.h"

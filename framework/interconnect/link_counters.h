@@ -16,6 +16,7 @@ using ByteCount = NvmlAnswer<std::uint64_t>;
 
 // Between start() and stop().
 struct LinkTraffic {
+  std::string gpu;                         // whose, in a verdict's reason: "rank 1"
   ByteCount nvlink_sent, nvlink_received;  // payload
   ByteCount pcie_sent, pcie_received;
   bool nvlink_active = true;  // false only where the driver says that no NVLink of this GPU is up

@@ -1,9 +1,14 @@
 #include "framework/interconnect/link_probe.h"
 
+#include <fmt/core.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "framework/core/allocator.h"
 #include "framework/core/context.h"
@@ -33,7 +38,24 @@ void meet(ProcessGroup& group) {
   group.check();
 }
 
+// Every rank's `mine`, in rank order. Through tensors, since a group may only carry device memory.
+template <class T>
+std::vector<T> gather(ProcessGroup& group, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  const Tensor sent = Tensor::from_host(std::span(reinterpret_cast<const std::uint8_t*>(&mine), sizeof(T)), {size});
+  const Tensor received = Tensor::empty({size * group.size()}, DType::u8);
+  group.all_gather(sent, received, "link probe").wait();
+  const std::vector<std::uint8_t> bytes = received.to_host<std::uint8_t>();
+  group.check();
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
 }  // namespace
+
+std::vector<unsigned> gather_processes(ProcessGroup& group) { return gather(group, static_cast<unsigned>(::getpid())); }
 
 std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& traffic) {
   Report mine{};
@@ -47,19 +69,10 @@ std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& 
   mine.nvlink_active = traffic.nvlink_active ? 1 : 0;
   put_text(mine.texts[4], traffic.disturbance);
 
-  const auto size = static_cast<std::int64_t>(sizeof(Report));
-  const std::span bytes(reinterpret_cast<const std::uint8_t*>(&mine), sizeof(Report));
-  const Tensor sent = Tensor::from_host(bytes, {size});
-  const Tensor received = Tensor::empty({size * group.size()}, DType::u8);
-  group.all_gather(sent, received, "link probe").wait();
-  const std::vector<std::uint8_t> all = received.to_host<std::uint8_t>();
-  group.check();
-
-  std::vector<LinkTraffic> result(static_cast<std::size_t>(group.size()));
+  const std::vector<Report> reports = gather(group, mine);
+  std::vector<LinkTraffic> result(reports.size());
   for (std::size_t rank = 0; rank < result.size(); ++rank) {
-    Report report{};
-    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(rank * sizeof(Report)), sizeof(Report),
-                reinterpret_cast<std::uint8_t*>(&report));
+    const Report& report = reports[rank];
     LinkTraffic& theirs = result[rank];
     const std::array<ByteCount*, 4> their_counts{&theirs.nvlink_sent, &theirs.nvlink_received, &theirs.pcie_sent,
                                                  &theirs.pcie_received};
@@ -67,6 +80,7 @@ std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& 
       if (report.known[i] != 0) their_counts[i]->value = report.bytes[i];
       their_counts[i]->why_not = report.texts[i].data();
     }
+    theirs.gpu = fmt::format("rank {}", rank);
     theirs.nvlink_active = report.nvlink_active != 0;
     theirs.disturbance = report.texts[4].data();
   }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace lockstep {
@@ -65,31 +66,27 @@ Judgement judge_no_nvlink(const LinkTraffic& gpu, double bytes) {
   const std::string seen = shown("NVLink", gpu.nvlink_sent, gpu.nvlink_received, bytes);
   if (high > kNothing * bytes) return {Verdict::contradicted, seen};
   const bool pcie_moved = number(gpu.pcie_sent) > 0 && number(gpu.pcie_received) > 0;
+  const ByteCount& pcie = gpu.pcie_sent ? gpu.pcie_received : gpu.pcie_sent;
   if (pcie_moved && !pcie_saw(gpu, bytes)) {
     return {Verdict::contradicted,
             fmt::format("{}, and {}", seen, shown("PCIe", gpu.pcie_sent, gpu.pcie_received, bytes))};
   }
   if (high == 0 && !pcie_moved) {
     return {Verdict::unproven,
-            fmt::format("the NVLink counters stand still, and no counter of PCIe shows that they would not ({})",
-                        gpu.pcie_sent ? "it stands still too" : gpu.pcie_sent.why_not)};
+            fmt::format("the NVLink counters stand still, and PCIe does not show that the bytes went there ({})",
+                        pcie ? "its counters stand still too" : pcie.why_not)};
   }
   return {Verdict::proven, seen};
 }
 
-Judgement combine(const Judgement& a, const Judgement& b) {
-  const auto weight = [](Verdict verdict) {
-    return verdict == Verdict::contradicted ? 2 : verdict == Verdict::unproven ? 1 : 0;
-  };
-  return weight(b.verdict) > weight(a.verdict) ? b : a;
-}
+int weight(Verdict verdict) { return verdict == Verdict::contradicted ? 2 : verdict == Verdict::unproven ? 1 : 0; }
 
-// Why the readings say nothing about `mode`; empty where they do.
+// Why the readings say nothing; empty where they do.
 std::string unusable(const std::vector<LinkTraffic>& gpus) {
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    if (!gpus[i].disturbance.empty()) return fmt::format("GPU of rank {}: {}", i, gpus[i].disturbance);
-    for (const ByteCount* count : {&gpus[i].nvlink_sent, &gpus[i].nvlink_received}) {
-      if (!*count) return fmt::format("GPU of rank {}: NVLink counters: {}", i, count->why_not);
+  for (const LinkTraffic& gpu : gpus) {
+    if (!gpu.disturbance.empty()) return fmt::format("{}: {}", gpu.gpu, gpu.disturbance);
+    for (const ByteCount* count : {&gpu.nvlink_sent, &gpu.nvlink_received}) {
+      if (!*count) return fmt::format("{}: NVLink counters: {}", gpu.gpu, count->why_not);
     }
   }
   return {};
@@ -97,13 +94,13 @@ std::string unusable(const std::vector<LinkTraffic>& gpus) {
 
 template <class Judge>
 Judgement judge_all(const std::vector<LinkTraffic>& gpus, const Judge& judge) {
-  Judgement result{Verdict::proven, {}};
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    Judgement one = judge(gpus[i]);
-    one.reason = fmt::format("GPU of rank {}: {}", i, one.reason);
-    result = i == 0 ? one : combine(result, one);
+  std::optional<Judgement> worst;
+  for (const LinkTraffic& gpu : gpus) {
+    Judgement one = judge(gpu);
+    one.reason = fmt::format("{}: {}", gpu.gpu, one.reason);
+    if (!worst || weight(one.verdict) > weight(worst->verdict)) worst = std::move(one);
   }
-  return result;
+  return *worst;
 }
 
 LinkProof proof_of(LinkMode mode, double bytes, std::vector<LinkTraffic> gpus, Judgement judgement, bool over_nvlink) {
@@ -112,7 +109,7 @@ LinkProof proof_of(LinkMode mode, double bytes, std::vector<LinkTraffic> gpus, J
           .over_nvlink = over_nvlink && judgement.verdict == Verdict::proven,
           .reason = std::move(judgement.reason),
           .expected_bytes = bytes,
-          .ranks = std::move(gpus)};
+          .gpus = std::move(gpus)};
 }
 
 struct Sums {

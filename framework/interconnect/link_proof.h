@@ -18,10 +18,10 @@ const char* verdict_name(Verdict verdict);
 struct LinkProof {
   LinkMode mode = LinkMode::automatic;
   Verdict verdict = Verdict::unproven;
-  bool over_nvlink = false;        // where proven: whether NVLink carried the bytes
-  std::string reason;              // one sentence, for a person
-  double expected_bytes = 0.0;     // that each GPU sends, and receives, over whatever link; 0: not known
-  std::vector<LinkTraffic> ranks;  // of each rank's GPU
+  bool over_nvlink = false;       // where proven: whether NVLink carried the bytes
+  std::string reason;             // one sentence, for a person
+  double expected_bytes = 0.0;    // that each GPU sends, and receives, over whatever link; 0: not known
+  std::vector<LinkTraffic> gpus;  // of each rank's; for a program those that it sees
 };
 
 // What each of n ranks sends, and receives, in an all-reduce of `bytes` by a ring: 2 (n - 1) / n of them.

@@ -204,6 +204,7 @@ TopologySources TopologySources::of_host() { return {.nvml = Nvml::open(), .nccl
 Topology read_topology(const TopologySources& sources) {
   Topology topology;
   topology.nccl_settings = sources.nccl.all();
+  topology.nccl_files = sources.nccl.files();
   topology.container = container_sign(sources.root);
   topology.virtual_machine = virtual_machine_sign(sources.root);
   struct statvfs shm {};

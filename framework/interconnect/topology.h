@@ -74,6 +74,7 @@ struct Topology {
   std::string container;             // how this is seen to be one, or empty
   std::string virtual_machine;
   std::vector<NcclSetting> nccl_settings;
+  std::vector<std::filesystem::path> nccl_files;  // that are there
   std::vector<TopologyFinding> findings;
 
   bool has_fault() const;

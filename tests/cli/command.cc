@@ -78,6 +78,11 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+nlohmann::json read_json(const std::string& file) {
+  std::ifstream stream(file);
+  return nlohmann::json::parse(stream);
+}
+
 std::vector<nlohmann::json> read_metrics(const std::string& run_directory) {
   std::vector<nlohmann::json> lines;
   std::ifstream stream(run_directory + "/metrics.jsonl");

@@ -45,6 +45,8 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
+nlohmann::json read_json(const std::string& file);
+
 // The lines of a run's metrics.jsonl.
 std::vector<nlohmann::json> read_metrics(const std::string& run_directory);
 

@@ -124,5 +124,47 @@ TEST(Gpu, ResumedRunContinuesTheLosses) {
   expect_near(losses_of(runs / "parts"), losses_of(runs / "whole"), 1e-5);
 }
 
+// Empty where the first two GPUs are not joined by NVLink.
+std::string nvlink_between_gpus(const TemporaryDirectory& files) {
+  if (gpus() < 2) return {};
+  const std::string file = files / "topology.json";
+  EXPECT_EQ(run_gpu_command("topology --json " + file).code, 0);
+  const nlohmann::json topology = read_json(file);
+  return topology["pairs"].empty() || topology["pairs"][0]["nvlinks"] == 0 ? "" : topology["pairs"][0]["path"];
+}
+
+TEST(Gpu, EveryLinkModeIsProven) {
+  const TemporaryDirectory files;
+  if (nvlink_between_gpus(files).empty()) GTEST_SKIP() << "needs two GPUs joined by NVLink";
+  for (const std::string mode : {"auto", "nvlink", "pcie", "net"}) {
+    const std::string run = files / mode;
+    const CommandResult result = run_gpu_command(
+        "train mlp --synthetic --device cuda --ranks 2 --global-batch 64 --steps 3 --require-proof "
+        "--link " +
+        mode + " --out " + run);
+    ASSERT_EQ(result.code, 0) << result.err;
+    const nlohmann::json link = read_json(run + "/config.json")["link"];
+    EXPECT_EQ(link["mode"], mode);
+    EXPECT_EQ(link["probe"]["verdict"], "proven") << link;
+    EXPECT_EQ(link["probe"]["over_nvlink"], mode == "auto" || mode == "nvlink") << link;
+    std::cout << result.out.substr(0, result.out.find("run directory")) << std::endl;
+  }
+}
+
+TEST(Gpu, WithLinkSeesWhatAProgramMoves) {
+  const TemporaryDirectory files;
+  if (nvlink_between_gpus(files).empty()) GTEST_SKIP() << "needs two GPUs joined by NVLink";
+  const std::string training =
+      command_path() + " train mlp --synthetic --device cuda --ranks 2 --global-batch 64 --steps 3";
+  for (const std::string mode : {"nvlink", "pcie", "net"}) {
+    const CommandResult result = run_gpu_command("with-link " + mode + " --require-proof -- " + training +
+                                                 " --require-proof --out " + (files / mode));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.err.find(": proven: NVLink carried"), std::string::npos) << result.err;
+    std::cout << result.err << std::endl;
+  }
+  EXPECT_EQ(run_gpu_command("with-link pcie -- " + training + " --link nvlink --out " + (files / "both")).code, 3);
+}
+
 }  // namespace
 }  // namespace lockstep

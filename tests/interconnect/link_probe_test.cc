@@ -47,7 +47,7 @@ TEST(LinkProbe, EveryRankComesToTheSameVerdict) {
       EXPECT_EQ(proof.verdict, Verdict::contradicted);
       EXPECT_EQ(proof.reason, proofs.front().reason);
       EXPECT_NE(proof.reason.find("rank 1"), std::string::npos) << proof.reason;
-      EXPECT_EQ(proof.ranks.size(), static_cast<std::size_t>(ranks));
+      EXPECT_EQ(proof.gpus.size(), static_cast<std::size_t>(ranks));
       EXPECT_EQ(proof.expected_bytes, 3 * 65536 * 2.0 * (ranks - 1) / ranks);
     }
   }

@@ -80,7 +80,9 @@ TEST(LinkProof, CountersThatStandStillProveNothing) {
 
 TEST(LinkProof, WhatCannotBeReadIsUnprovenWithTheReason) {
   for (const LinkMode mode : {LinkMode::automatic, LinkMode::nvlink, LinkMode::pcie, LinkMode::net}) {
-    const LinkProof refused = judge_probe(mode, kWire, {gpu(1.0, 0.0), gpu(-1, 1.0)});
+    LinkTraffic silent = gpu(-1, 1.0);
+    silent.gpu = "rank 1";
+    const LinkProof refused = judge_probe(mode, kWire, {gpu(1.0, 0.0), silent});
     EXPECT_EQ(refused.verdict, Verdict::unproven);
     EXPECT_NE(refused.reason.find("rank 1"), std::string::npos) << refused.reason;
     EXPECT_NE(refused.reason.find("not supported"), std::string::npos) << refused.reason;
