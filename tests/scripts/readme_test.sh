@@ -19,7 +19,13 @@ if [[ ${#commands[@]} -lt 7 ]]; then
 fi
 for command in "${commands[@]}"; do
   echo "$ $command"
-  bash -c "$command" </dev/null
+  if [[ $command == *"# on GPUs" ]] && ! nvidia-smi -L >/dev/null 2>&1; then
+    # Understood, and refused for the one reason.
+    refusal=$(bash -c "$command" 2>&1 </dev/null) && status=0 || status=$?
+    [[ $status -eq 2 && $refusal == *"expected a GPU"* ]] || { echo "FAILED: $status and '$refusal'" && exit 1; }
+  else
+    bash -c "$command" </dev/null
+  fi
 done
 
 # Every page and folder that the README links to is there.
