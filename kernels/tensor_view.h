@@ -160,8 +160,8 @@ struct ConstView {
 struct GradView {
   View view;
   bool accumulate = false;
-  // Not null where the op's input was made by a ReLU, to which elements of the gradient do not matter where the input is
-  // not positive. A kernel that is given it leaves 0 there, whatever the target held, or else sets it.
+  // Not null where the op's input was made by a ReLU, to which elements of the gradient do not matter where the input
+  // is not positive. A kernel that is given it leaves 0 there, whatever the target held, or else sets it.
   bool* unrectified = nullptr;
 
   explicit operator bool() const { return view.data != nullptr; }

@@ -40,8 +40,8 @@ class Backward {
   // activation's gradient is allocated with the given shape and type, a parameter's keeps its own type. One call per
   // input.
   GradView target(int input, const Shape& shape, DType dtype);
-  // The same for kernels that may rectify the gradient on the way: GradView::unrectified is set where the input was made by
-  // a ReLU. Where every reader rectifies, that ReLU need not pass over the gradient again.
+  // The same for kernels that may rectify the gradient on the way: GradView::unrectified is set where the input was
+  // made by a ReLU. Where every reader rectifies, that ReLU need not pass over the gradient again.
   GradView rectified_target(int input, const Shape& shape, DType dtype);
   // Whether the output was made by a ReLU and its gradient is already 0 where the output is.
   bool rectified(int output = 0) const;

@@ -34,7 +34,8 @@ void cuda::add_bias(const ExecContext& exec, ConstView bias, Activation activati
   with_float_type(y.dtype, [&]<class T>(T) {
     const bool vectors = columns % kVector<T> == 0 && aligned(bias.as<T>(), y.as<T>());
     const int64_t per_thread = vectors ? kVector<T> : 1;
-    Launch(exec, blocks_for(n, per_thread * kThreads))(add_bias_kernel<T>, bias.as<T>(), n, columns, activation == Activation::relu, vectors, y.as<T>());
+    Launch(exec, blocks_for(n, per_thread * kThreads))(add_bias_kernel<T>, bias.as<T>(), n, columns,
+                                                       activation == Activation::relu, vectors, y.as<T>());
   });
 }
 

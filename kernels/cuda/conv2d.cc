@@ -72,8 +72,8 @@ void run_graph(const ExecContext& exec, const Pass& pass, const Candidate& candi
   if (detour) cuda::accumulate(exec, {result, pass.a.dtype, target.shape}, pass.out);
 }
 
-// What is left of the epilogue. A gradient that was not rectified on the way is left to the ReLU itself, whose pass over
-// it serves the bias too.
+// What is left of the epilogue. A gradient that was not rectified on the way is left to the ReLU itself, whose pass
+// over it serves the bias too.
 void finish(const ExecContext& exec, const Pass& pass) {
   switch (pass.epilogue) {
     case ConvEpilogue::none:
@@ -101,8 +101,8 @@ void rehearse(const ExecContext& exec, const Pass& pass, const Candidate& candid
   if (pass.epilogue != ConvEpilogue::rectify) return;
   const std::int64_t channels = pass.out.view.shape[3];
   constexpr std::size_t kBeyond = std::size_t{8} << 20;  // of what the sums over columns use
-  auto* const memory = static_cast<std::byte*>(
-      exec.workspace->reserve(kBeyond + static_cast<std::size_t>(channels) * sizeof(float)));
+  auto* const memory =
+      static_cast<std::byte*>(exec.workspace->reserve(kBeyond + static_cast<std::size_t>(channels) * sizeof(float)));
   const GradView sums = {{memory + kBeyond, DType::f32, {channels}}, false};
   if (unrectified) {
     cuda::relu_bias_backward(exec, pass.out.view, pass.operand, pass.out.view, sums);
@@ -172,16 +172,16 @@ void convolve(const ExecContext& exec, const Pass& pass, const Shape& x, const S
   if (plan.choice < 0) {
     cuda::expect_planning(exec, problem.text());
     plan = candidates_of(problem);
-    plan.choice = cuda::choose(
-        exec, problem.text(),
-        {.count = static_cast<int>(plan.candidates.size()),
-         .run = [&](int i, const ExecContext& own) { rehearse(own, pass, candidate(i)); },
-         .name =
-             [&](int i) {
-               const Candidate& c = candidate(i);
-               return c.graph == nullptr ? "direct" : c.graph->name(c.plan) + (c.fused ? "" : " unfused");
-             }},
-        pass.out);
+    plan.choice =
+        cuda::choose(exec, problem.text(),
+                     {.count = static_cast<int>(plan.candidates.size()),
+                      .run = [&](int i, const ExecContext& own) { rehearse(own, pass, candidate(i)); },
+                      .name =
+                          [&](int i) {
+                            const Candidate& c = candidate(i);
+                            return c.graph == nullptr ? "direct" : c.graph->name(c.plan) + (c.fused ? "" : " unfused");
+                          }},
+                     pass.out);
     std::erase_if(plan.graphs, [&](const auto& graph) { return graph.get() != candidate(plan.choice).graph; });
   }
   run(exec, pass, candidate(plan.choice));
@@ -194,8 +194,9 @@ void cuda::conv2d_forward(const ExecContext& exec, ConstView x, ConstView weight
   if (y.numel() == 0) return;
   const bool has_relu = activation == Activation::relu;
   const bool has_bias = bias.data != nullptr;
-  const ConvEpilogue epilogue =
-      !has_bias ? ConvEpilogue::none : has_relu ? ConvEpilogue::bias_relu : ConvEpilogue::bias;
+  const ConvEpilogue epilogue = !has_bias  ? ConvEpilogue::none
+                                : has_relu ? ConvEpilogue::bias_relu
+                                           : ConvEpilogue::bias;
   convolve(exec,
            {.kind = ConvPass::forward,
             .a = x,
@@ -231,7 +232,8 @@ void cuda::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, C
              x.shape, weight.shape, dy.shape);
   }
   if (dweight) {
-    convolve(exec, {.kind = ConvPass::weight_gradient, .a = dy, .b = x, .operand = {}, .params = params, .out = dweight},
+    convolve(exec,
+             {.kind = ConvPass::weight_gradient, .a = dy, .b = x, .operand = {}, .params = params, .out = dweight},
              x.shape, weight.shape, dy.shape);
   }
   if (dbias) bias_gradient(exec, dy, dbias);

@@ -38,8 +38,8 @@ struct ConvProblem {
 };
 
 // The plans that cuDNN has for a problem: the best by each of its two heuristics, each in the order in which it expects
-// them to be fast. Sums are f32. In f32, plans that use tensor cores or narrow their inputs are left out, unless TF32 is
-// allowed; where results are to be deterministic, so are plans that are not.
+// them to be fast. Sums are f32. In f32, plans that use tensor cores or narrow their inputs are left out, unless TF32
+// is allowed; where results are to be deterministic, so are plans that are not.
 class ConvGraph {
  public:
   explicit ConvGraph(const ConvProblem& problem);

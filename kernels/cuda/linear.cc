@@ -91,15 +91,15 @@ bool fusing_pays(const ExecContext& exec, const ConstView& dy, const ConstView& 
   const std::string problem = std::string("linear gradients ") + dtype_name(key.activations) + " to " +
                               dtype_name(key.gradients) + " " + dy.shape.to_string() + " " + x.shape.to_string() +
                               (key.tf32 ? " tf32" : "");
-  const int choice = cuda::choose(exec, problem,
-                                  {.count = 2,
-                                   .run =
-                                       [&](int candidate, const ExecContext& own) {
-                                         (candidate == 0 ? separate_gradients : fused_gradients)(own, dy, x, dweight,
-                                                                                                 dbias);
-                                       },
-                                   .name = [](int candidate) { return candidate == 0 ? "apart" : "fused"; }},
-                                  dweight);
+  const int choice =
+      cuda::choose(exec, problem,
+                   {.count = 2,
+                    .run =
+                        [&](int candidate, const ExecContext& own) {
+                          (candidate == 0 ? separate_gradients : fused_gradients)(own, dy, x, dweight, dbias);
+                        },
+                    .name = [](int candidate) { return candidate == 0 ? "apart" : "fused"; }},
+                   dweight);
   const bool fuse = choice == 1;
   known.emplace(key, fuse);
   return fuse;

@@ -16,9 +16,9 @@ namespace {
 
 constexpr float kMeasuredMs = 1.0F;  // that one measurement of a candidate is to take
 constexpr int kMostRepeats = 20;
-constexpr int kMeasurements = 3;       // of those that come near the best; the shortest counts
+constexpr int kMeasurements = 3;  // of those that come near the best; the shortest counts
 constexpr double kNear = 1.15;
-constexpr double kHopeless = 3;        // times the best so far: not measured further
+constexpr double kHopeless = 3;  // times the best so far: not measured further
 
 struct Record {
   std::mutex mutex;

@@ -23,9 +23,9 @@ struct Candidates {
 };
 
 // The choice for `problem`: the one on record, else the first that runs where results are to be deterministic, else the
-// one that is fastest on the stream's GPU, which goes on record. For that it runs them all, many times, and waits for the
-// GPU; `target` is what they write: where they add to it, its contents are put back.
-// Throws while the stream is captured, naming the problem, and where no candidate runs.
+// one that is fastest on the stream's GPU, which goes on record. For that it runs them all, many times, and waits for
+// the GPU; `target` is what they write: where they add to it, its contents are put back. Throws while the stream is
+// captured, naming the problem, and where no candidate runs.
 int choose(const ExecContext& exec, const std::string& problem, const Candidates& candidates, const GradView& target);
 
 // Throws that `problem` has no plan if the stream is being captured: too late to make one.
