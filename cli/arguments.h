@@ -56,11 +56,6 @@ struct ValueOf<std::optional<T>> {
   using type = T;
 };
 
-// JSON as text; what is not UTF-8 in it (a path, a variable) is replaced, not refused.
-inline std::string as_text(const nlohmann::ordered_json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
 template <class Arguments>
 void add_options(CLI::App& app, Arguments& arguments) {
   visit_fields(arguments, [&](const char* name, auto& field, const char* help) {

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include "cli/arguments.h"
 #include "cli/checkpoints.h"
 #include "cli/data_sources.h"
+#include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/placement.h"
 #include "framework/core/context.h"
@@ -55,9 +55,7 @@ void evaluate_as(const EvalArguments& arguments, const Dataset& dataset, const L
     const nlohmann::ordered_json json = {{"model", arguments.model},    {"step", step},
                                          {"accuracy", result.accuracy}, {"loss", result.loss},
                                          {"samples", result.samples},   {"ranks", world.size()}};
-    std::ofstream stream(arguments.json);
-    stream << as_text(json, 2) << "\n" << std::flush;
-    if (!stream) throw Error(fmt::format("--json {}: cannot be written", arguments.json));
+    write_json_file("--json", arguments.json, json);
   }
 }
 

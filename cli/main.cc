@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/all_reduce_command.h"
 #include "cli/eval_command.h"
 #include "cli/topology_command.h"
 #include "cli/train_command.h"
@@ -71,6 +72,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   const Command commands[] = {{"train", add_train_command(app)},
                               {"eval", add_eval_command(app)},
+                              {"all-reduce", add_all_reduce_command(app)},
                               {"topology", add_topology_command(app)},
                               {"with-link", add_with_link_command(app)}};
   app.allow_extras();

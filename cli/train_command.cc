@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/checkpoints.h"
 #include "cli/data_sources.h"
+#include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/placement.h"
 #include "cli/progress.h"

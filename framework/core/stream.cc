@@ -44,9 +44,10 @@ bool is_capturing(void* stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-Event Event::create() {
+Event Event::create(EventTiming timing) {
   cudaEvent_t handle = nullptr;
-  check_cuda(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  const unsigned flags = timing == EventTiming::on ? cudaEventDefault : cudaEventDisableTiming;
+  check_cuda(cudaEventCreateWithFlags(&handle, flags), "cudaEventCreateWithFlags");
   Event event;
   event.handle_ = {
       handle, [](void* old) { log_cuda_failure(cudaEventDestroy(static_cast<cudaEvent_t>(old)), "cudaEventDestroy"); }};
@@ -71,6 +72,12 @@ bool Event::done() const {
   }
   check_cuda(status, "cudaEventQuery");
   return true;
+}
+
+double Event::milliseconds_since(const Event& earlier) const {
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, event_of(earlier.handle_), event_of(handle_)), "cudaEventElapsedTime");
+  return milliseconds;
 }
 
 void Event::synchronize() const { check_cuda(cudaEventSynchronize(event_of(handle_)), "cudaEventSynchronize"); }

@@ -28,11 +28,14 @@ void synchronize(void* stream);
 // True between the begin and the end of a capture: what is enqueued then becomes part of a graph and does not run.
 bool is_capturing(void* stream);
 
+enum class EventTiming : std::uint8_t { off, on };
+
 // A mark in a stream. Copying an Event copies the handle. A default-made one is none.
 class Event {
  public:
   Event() = default;
-  static Event create();
+  // With timing it costs a little more to record.
+  static Event create(EventTiming timing = EventTiming::off);
 
   // Puts the mark behind what `stream` holds now; it is no longer where it was before.
   void record(void* stream) const;
@@ -43,9 +46,11 @@ class Event {
   bool done() const;
   // The host waits for the mark.
   void synchronize() const;
+  // Of two marks with timing, both come.
+  double milliseconds_since(const Event& earlier) const;
 
  private:
-  std::shared_ptr<void> handle_;  // a cudaEvent_t without timing
+  std::shared_ptr<void> handle_;  // a cudaEvent_t
 };
 
 // For tests of order: called with a stream before a mark is put behind what it holds, and after it was made to wait for

@@ -25,6 +25,7 @@ class EmulatedGroup final : public ProcessGroup {
   ~EmulatedGroup() override;
 
   std::string_view backend() const override { return "emulated"; }
+  Store* store() const override { return carrier_.store(); }
   void check() const override { carrier_.check(); }
   void abort(const std::string& reason) override;
 
