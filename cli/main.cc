@@ -18,6 +18,7 @@
 #include "cli/all_reduce_command.h"
 #include "cli/eval_command.h"
 #include "cli/topology_command.h"
+#include "cli/measure_command.h"
 #include "cli/train_command.h"
 #include "cli/with_link_command.h"
 #include "framework/core/error.h"
@@ -75,6 +76,7 @@ int run(int argc, char** argv) {
                               {"all-reduce", add_all_reduce_command(app)},
                               {"topology", add_topology_command(app)},
                               {"with-link", add_with_link_command(app)}};
+                              {"measure", add_measure_command(app)}};
   app.allow_extras();
   for (CLI::App* command : app.get_subcommands({})) command->allow_extras();
 

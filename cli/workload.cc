@@ -58,14 +58,15 @@ void check(const std::string& model, const WorkloadArguments& arguments) {
 Workload::Workload(const std::string& model, const WorkloadArguments& arguments, int rank)
     : arguments_(arguments), model_(make(model)), batch_(make_batch(arguments.batch_per_rank, rank, arguments.seed)) {}
 
-std::unique_ptr<TrainStep> Workload::make_step(ProcessGroup& group) const {
+std::unique_ptr<TrainStep> Workload::make_step(ProcessGroup& group, bool timeline) const {
   const Overlap overlap = arguments_.overlap == "naive" ? Overlap::naive
                           : arguments_.overlap == "off" ? Overlap::off
                                                         : Overlap::on;
-  auto step = std::make_unique<TrainStep>(
-      *model_.module, loss_of(model_), SgdConfig{.momentum = 0.9}, group,
-      TrainStepOptions{
-          .graph = arguments_.graph == "on", .buckets = {.overlap = overlap}, .caps = arguments_.buckets.caps()});
+  auto step = std::make_unique<TrainStep>(*model_.module, loss_of(model_), SgdConfig{.momentum = 0.9}, group,
+                                          TrainStepOptions{.graph = arguments_.graph == "on",
+                                                           .timeline = timeline,
+                                                           .buckets = {.overlap = overlap},
+                                                           .caps = arguments_.buckets.caps()});
   step->prepare(batch_);
   return step;
 }

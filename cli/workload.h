@@ -53,7 +53,7 @@ class Workload {
   Workload(const std::string& model, const WorkloadArguments& arguments, int rank);
 
   // Ready for its first step. The group and this must outlive it.
-  std::unique_ptr<TrainStep> make_step(ProcessGroup& group) const;
+  std::unique_ptr<TrainStep> make_step(ProcessGroup& group, bool timeline) const;
   const DeviceBatch& batch() const { return batch_; }
 
  private:

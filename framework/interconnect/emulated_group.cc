@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/core/statistics.h"
 
 namespace lockstep {
 namespace {
@@ -194,7 +193,7 @@ Work EmulatedGroup::issue(const Collective& collective) {
 
 double choose_slow_motion(ProcessGroup& carrier, std::span<const std::int64_t> sizes,
                           std::span<const CostModel> links) {
-  constexpr int kRuns = 5;
+  constexpr std::size_t kRuns = 20;
   expect(!links.empty() && !sizes.empty(), "slow motion: expected links and sizes, got {} and {}", links.size(),
          sizes.size());
   if (carrier.size() == 1) return 1.0;
@@ -202,7 +201,7 @@ double choose_slow_motion(ProcessGroup& carrier, std::span<const std::int64_t> s
   for (const std::int64_t bytes : sizes) {
     std::vector<std::uint8_t> buffer(static_cast<std::size_t>(bytes));
     std::vector<double> times;
-    for (int run = 0; run <= kRuns; ++run) {
+    for (std::size_t run = 0; run <= kRuns; ++run) {
       carrier.barrier().wait();
       const Clock::time_point start = Clock::now();
       double token = 0;
@@ -212,9 +211,10 @@ double choose_slow_motion(ProcessGroup& carrier, std::span<const std::int64_t> s
       agreed.wait();
       if (run > 0) times.push_back(Seconds(Clock::now() - start).count());  // the first warms up
     }
+    std::sort(times.begin(), times.end());
     double link_us = links[0].all_reduce_us(bytes, carrier.size());
     for (const CostModel& link : links) link_us = std::min(link_us, link.all_reduce_us(bytes, carrier.size()));
-    factor = std::max(factor, kMargin * 1e6 * median(times) / link_us);
+    factor = std::max(factor, kMargin * 1e6 * times[kRuns * 3 / 4] / link_us);
   }
   // Two digits, rounded up, are enough and can be repeated by hand.
   const double digit = std::pow(10.0, std::floor(std::log10(factor)) - 1);

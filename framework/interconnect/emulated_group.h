@@ -50,8 +50,8 @@ class EmulatedGroup final : public ProcessGroup {
 };
 
 // The slow-motion factor at which the emulated all-reduces of all these sizes take, on the fastest of the links, at
-// least 3 times as long as they take to be carried, as measured now; the same on every rank, and at least 1.
-// Collective.
+// least 3 times as long as three of four of them take to be carried, as measured now. At least 1 and the same on every
+// rank. Collective.
 double choose_slow_motion(ProcessGroup& carrier, std::span<const std::int64_t> sizes, std::span<const CostModel> links);
 
 }  // namespace lockstep

@@ -1,0 +1,184 @@
+#include "cli/measure_command.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "cli/json_file.h"
+#include "cli/placement.h"
+#include "cli/timeline_json.h"
+#include "framework/core/context.h"
+#include "framework/core/error.h"
+#include "framework/core/statistics.h"
+#include "framework/core/version.h"
+#include "framework/distributed/launcher.h"
+#include "framework/distributed/world.h"
+#include "framework/interconnect/emulated_group.h"
+#include "framework/interconnect/silent_group.h"
+#include "framework/train/plan_phase.h"
+#include "framework/train/step_timing.h"
+
+namespace lockstep::cli {
+namespace {
+
+// Instrumented steps cost a little more, so that they are not among those that are timed.
+constexpr StepCount kInstrumented{.warmup = 2, .timed = 5};
+
+// A new training of the same model.
+struct Training {
+  Training(const MeasureArguments& arguments, int rank, ProcessGroup& group, bool left_out, bool timeline)
+      : workload(arguments.model, arguments.workload, rank), silent(group), step(workload.make_step(silent, timeline)) {
+    if (left_out) silent.leave_out();
+  }
+
+  Workload workload;
+  SilentGroup silent;
+  std::unique_ptr<TrainStep> step;
+};
+
+class Measurement {
+ public:
+  Measurement(const MeasureArguments& arguments, World& world) : arguments_(arguments), world_(world) {
+    if (!arguments.plan.empty()) {
+      std::ostringstream text;
+      text << std::ifstream(arguments.plan).rdbuf();
+      use_plan_record(text.str());
+    }
+    json_ = {{"command", "measure"},
+             {"version", std::string(version())},
+             {"model", arguments.model},
+             {"ranks", world.size()},
+             {"device", context().device() == DeviceType::cuda ? "cuda" : "cpu"},
+             {"threads", context().exec().threads},
+             {"options", to_json(arguments.workload)},
+             {"emulated", !arguments.emulation.emulate.empty()},
+             {"slow_motion", 1.0}};
+  }
+
+  // Every rank; the figures are the same on all.
+  nlohmann::ordered_json run() {
+    if (!arguments_.alone) carried();
+    measure(world_.group(), true);
+    if (world_.rank() == 0) keep_plan();
+    if (arguments_.alone && !arguments_.emulation.emulate.empty() && !arguments_.emulation.slow_motion) {
+      json_["slow_motion"] = choose_slow_motion(world_.group(), sizes(), links());
+    }
+    return json_;
+  }
+
+ private:
+  std::vector<CostModel> links() const {
+    std::vector<CostModel> models;
+    for (const PublishedLink& link : emulated_links(arguments_.emulation.emulate))
+      models.push_back(cost_model_of(link));
+    return models;
+  }
+
+  // Of the all-reduces of a step: the loss's and the buckets'.
+  std::vector<std::int64_t> sizes() const {
+    std::vector<std::int64_t> bytes{4};
+    for (const auto& bucket : json_.at("buckets")) bytes.push_back(bucket);
+    return bytes;
+  }
+
+  void carried() {
+    std::optional<EmulatedGroup> emulated;
+    if (!arguments_.emulation.emulate.empty()) {
+      const double slow_motion = arguments_.emulation.slow_motion.value_or(1.0);
+      emulated.emplace(world_.group(), links()[0], slow_motion);
+      json_["slow_motion"] = slow_motion;
+    }
+    measure(emulated ? *emulated : world_.group(), false);
+    if (emulated) json_["late"] = emulated->late();
+  }
+
+  void measure(ProcessGroup& group, bool left_out) {
+    {
+      const Training training(arguments_, world_.rank(), group, left_out, false);
+      json_[left_out ? "alone_ms" : "step_ms"] = time_steps(*training.step, training.workload.batch(), world_.group(),
+                                                            {.warmup = arguments_.warmup, .timed = arguments_.steps});
+      json_["buckets"] = nlohmann::ordered_json::array();
+      for (const Bucket& bucket : training.step->arena().buckets()) {
+        json_["buckets"].push_back(slice(training.step->arena().grads(), bucket.range).view().bytes());
+      }
+    }
+    if (!arguments_.timeline) return;
+    const Training training(arguments_, world_.rank(), group, left_out, true);
+    json_[left_out ? "alone_timeline" : "timeline"] =
+        timeline_json(measure_timeline(*training.step, training.workload.batch(), world_.group(), kInstrumented));
+  }
+
+  void keep_plan() const {
+    const std::string record = plan_record();
+    if (!arguments_.plan.empty() && !record.empty() && !std::filesystem::exists(arguments_.plan)) {
+      std::ofstream(arguments_.plan) << record;
+    }
+  }
+
+  const MeasureArguments& arguments_;
+  World& world_;
+  nlohmann::ordered_json json_;
+};
+
+double median_of(const nlohmann::ordered_json& values) { return median(values.get<std::vector<double>>()); }
+
+void print(const MeasureArguments& arguments, const nlohmann::ordered_json& figures) {
+  const double alone = median_of(figures.at("alone_ms"));
+  fmt::print("{} at {} samples a rank on {} ranks: ", arguments.model, arguments.workload.batch_per_rank,
+             figures.at("ranks").get<int>());
+  if (figures.contains("step_ms")) {
+    const double step = median_of(figures.at("step_ms"));
+    fmt::print("step {:.3f} ms, ", step);
+    fmt::print("{:.3f} without its all-reduces, so {:.3f} exposed", alone, step - alone);
+  } else {
+    fmt::print("step {:.3f} ms without its all-reduces", alone);
+  }
+  if (figures.at("emulated") == true) fmt::print("; {}", emulation_text(figures.at("slow_motion")));
+  fmt::print("\n");
+}
+
+void check(const MeasureArguments& arguments) {
+  check(arguments.model, arguments.workload);
+  expect(arguments.steps >= 1 && arguments.warmup >= 1, "--steps, --warmup: expected at least 1, got {} and {}",
+         arguments.steps, arguments.warmup);
+  expect(arguments.emulation.slow_motion.value_or(1) > 0, "--slow-motion: expected more than 0, got {}",
+         arguments.emulation.slow_motion.value_or(1));
+  if (arguments.emulation.emulate.empty()) return;
+  expect(arguments.alone || emulated_links(arguments.emulation.emulate).size() == 1,
+         "--emulate: expected one link, got {}", arguments.emulation.emulate);
+}
+
+}  // namespace
+
+std::function<int(char** argv)> add_measure_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("measure", "Times the steps of a training, with and without all-reduces: one arm of compare");
+  auto arguments = std::make_shared<MeasureArguments>();
+  command->add_option("MODEL", arguments->model, fmt::format("{}", fmt::join(model_names(), ", ")))->required();
+  add_options(*command, *arguments);
+
+  return [arguments](char** argv) {
+    check(*arguments);
+    if (!arguments->emulation.emulate.empty()) place_on_cpu_ranks(arguments->device);
+    const Placement placement = resolve_placement(arguments->device);
+    if (placement.must_launch()) return launch(placement.environment.world_size, argv);
+    Context context(context_of(arguments->device, placement));
+    const ContextScope scope(context);
+    context.random.seed = arguments->workload.seed;
+    World world(placement.environment, {.timeout = kRankDeadline});
+    world.run([&] {
+      const nlohmann::ordered_json figures = Measurement(*arguments, world).run();
+      if (world.rank() != 0) return;
+      print(*arguments, figures);
+      if (!arguments->json.empty()) write_json_file("--json", arguments->json, figures);
+    });
+    return 0;
+  };
+}
+
+}  // namespace lockstep::cli

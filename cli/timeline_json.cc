@@ -1,0 +1,32 @@
+#include "cli/timeline_json.h"
+
+namespace lockstep::cli {
+
+nlohmann::ordered_json timeline_json(const StepTimeline& timeline) {
+  nlohmann::ordered_json json = {
+      {"forward_ms", timeline.forward_ms}, {"backward_ms", timeline.backward_ms}, {"step_ms", timeline.step_ms}};
+  json["buckets"] = nlohmann::ordered_json::array();
+  for (const BucketTiming& bucket : timeline.buckets) {
+    json["buckets"].push_back({{"bucket", bucket.bucket},
+                               {"bytes", bucket.bytes},
+                               {"ready_ms", bucket.ready_ms},
+                               {"launched_ms", bucket.launched_ms},
+                               {"finished_ms", bucket.finished_ms}});
+  }
+  return json;
+}
+
+StepTimeline timeline_of(const nlohmann::ordered_json& json) {
+  StepTimeline timeline{
+      .forward_ms = json.at("forward_ms"), .backward_ms = json.at("backward_ms"), .step_ms = json.at("step_ms")};
+  for (const auto& bucket : json.at("buckets")) {
+    timeline.buckets.push_back({.bucket = bucket.at("bucket"),
+                                .bytes = bucket.at("bytes"),
+                                .ready_ms = bucket.at("ready_ms"),
+                                .launched_ms = bucket.at("launched_ms"),
+                                .finished_ms = bucket.at("finished_ms")});
+  }
+  return timeline;
+}
+
+}  // namespace lockstep::cli

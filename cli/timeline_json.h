@@ -1,0 +1,15 @@
+// Timelines of steps in the files that commands write and read.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "framework/distributed/bucket_timing.h"
+
+namespace lockstep::cli {
+
+// {"forward_ms", "backward_ms", "step_ms", "buckets": [{"bucket", "bytes", "ready_ms", "launched_ms", "finished_ms"}]}
+nlohmann::ordered_json timeline_json(const StepTimeline& timeline);
+// Throws nlohmann::json::exception where something is missing.
+StepTimeline timeline_of(const nlohmann::ordered_json& json);
+
+}  // namespace lockstep::cli
