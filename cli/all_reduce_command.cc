@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +14,7 @@
 #include "cli/arguments.h"
 #include "cli/emulation.h"
 #include "cli/json_file.h"
+#include "cli/link_option.h"
 #include "cli/placement.h"
 #include "cli/workload.h"
 #include "framework/core/context.h"
@@ -22,6 +25,7 @@
 #include "framework/distributed/world.h"
 #include "framework/interconnect/copy_bandwidth.h"
 #include "framework/interconnect/emulated_group.h"
+#include "framework/interconnect/topology.h"
 #include "models/registry.h"
 
 namespace lockstep::cli {
@@ -31,6 +35,7 @@ constexpr std::size_t kMostSizes = 10'000;
 
 struct AllReduceArguments {
   DeviceArguments device;
+  LinkArguments link;
   EmulationArguments emulation;
   BucketArguments buckets;
   std::optional<std::string> min_bytes, max_bytes, step_bytes;
@@ -46,6 +51,7 @@ struct AllReduceArguments {
 template <class Visitor>
 void visit_fields(AllReduceArguments& arguments, Visitor&& visit) {
   visit_fields(arguments.device, visit);
+  visit_fields(arguments.link, visit);
   visit_fields(arguments.emulation, visit);
   visit("-b,--minbytes", arguments.min_bytes, "smallest size, such as 8, 64K, 1M; default: 32M, or 8 without -e");
   visit("-e,--maxbytes", arguments.max_bytes,
@@ -96,7 +102,7 @@ std::vector<std::int64_t> sizes_of(const AllReduceArguments& arguments, DeviceTy
   const std::int64_t width = dtype_bytes(dtype);
   std::vector<std::int64_t> sizes;
   if (!arguments.model.empty()) {
-    sizes = bucket_bytes(arguments.model, arguments.buckets);
+    for (const std::int64_t count : bucket_elements(arguments.model, arguments.buckets)) sizes.push_back(count * width);
   } else {
     const bool whole_range = !arguments.min_bytes && !arguments.max_bytes;
     const std::string largest = device == DeviceType::cuda ? "256M" : "1M";
@@ -136,10 +142,31 @@ std::string device_text(const ProcessGroup& group) {
   return fmt::format("{} CPU rank{}, {}", group.size(), group.size() == 1 ? "" : "s", group.backend());
 }
 
-void measure_as(const AllReduceArguments& arguments, World& world) {
+// GB/s in one direction of the slowest pair of GPUs over the link that carries the bytes; 0 where it is not known.
+double peak_of(bool nvlink) {
+  double peak = std::numeric_limits<double>::infinity();
+  const Topology topology = read_topology();
+  if (nvlink) {
+    for (const GpuPair& pair : topology.pairs) peak = std::min(peak, pair.peak_gb_s);
+  } else {
+    for (const GpuNode& gpu : topology.gpus) peak = std::min(peak, gpu.pcie_most.peak_gb_s());
+  }
+  return std::isinf(peak) ? 0.0 : peak;
+}
+
+void measure_as(const AllReduceArguments& arguments, const LinkPolicy& policy, World& world) {
   const AllReduceTest test = test_of(arguments);
   const std::vector<std::int64_t> sizes = sizes_of(arguments, context().device(), test.dtype);
-  SweepDescription sweep{.link = "auto", .device = device_text(world.group()), .ranks = world.size(), .test = test};
+  SweepDescription sweep{
+      .link = arguments.link.link, .device = device_text(world.group()), .ranks = world.size(), .test = test};
+  std::optional<LinkProof> proof;
+  if (context().device() == DeviceType::cuda) {
+    proof = LinkWitness(arguments.link, world).probe();
+    const bool nvlink = proof->verdict == Verdict::proven ? proof->over_nvlink : policy.mode == LinkMode::nvlink;
+    sweep.path = policy.description;
+    sweep.shared_link = !nvlink;
+    if (world.rank() == 0 && policy.mode != LinkMode::net) sweep.peak_gb_s = peak_of(nvlink);
+  }
   std::optional<EmulatedGroup> emulated;
   if (!arguments.emulation.emulate.empty()) {
     const PublishedLink link = emulated_links(arguments.emulation.emulate)[0];
@@ -161,6 +188,7 @@ void measure_as(const AllReduceArguments& arguments, World& world) {
     std::fflush(stdout);
   };
   show(sweep_header(sweep));
+  if (proof) show(fmt::format("# {}\n", describe(policy, *proof)));
   AllReduceSweep measuring(group, sizes.back(), test);
   std::vector<AllReduceRow> rows;
   for (const std::int64_t bytes : sizes) {
@@ -169,6 +197,7 @@ void measure_as(const AllReduceArguments& arguments, World& world) {
   }
   show(sweep_footer(sweep, rows));
   nlohmann::ordered_json json = sweep_json(sweep, rows);
+  if (proof) json["probe"] = to_json(*proof);
   if (emulated) json["late"] = emulated->late();
   if (emulated && emulated->late() > 0) {
     show(fmt::format("# {} collectives took the ranks longer than the emulated link\n", emulated->late()));
@@ -204,7 +233,9 @@ std::function<int(char** argv)> add_all_reduce_command(CLI::App& app) {
              arguments->emulation.emulate);
       place_on_cpu_ranks(arguments->device);
     }
+    const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
+    if (placement.speaks_for_all()) print_kept_settings(policy);
     const DType dtype = test_of(*arguments).dtype;
     expect(dtype == DType::f32 || placement.device == DeviceType::cuda,
            "-d bfloat16: expected GPUs, got CPU ranks, whose gradients are f32");
@@ -213,7 +244,7 @@ std::function<int(char** argv)> add_all_reduce_command(CLI::App& app) {
     Context context(context_of(arguments->device, placement));
     const ContextScope scope(context);
     World world(placement.environment, {.timeout = kRankDeadline});
-    world.run([&] { measure_as(*arguments, world); });
+    world.run([&] { measure_as(*arguments, policy, world); });
     return 0;
   };
 }

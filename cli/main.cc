@@ -17,8 +17,8 @@
 
 #include "cli/all_reduce_command.h"
 #include "cli/eval_command.h"
-#include "cli/topology_command.h"
 #include "cli/measure_command.h"
+#include "cli/topology_command.h"
 #include "cli/train_command.h"
 #include "cli/with_link_command.h"
 #include "framework/core/error.h"
@@ -71,12 +71,9 @@ int run(int argc, char** argv) {
   CLI::App app("Trains reference models by synchronous data parallelism.", "lockstep");
   app.set_version_flag("--version", [] { return version_text(); });
   app.require_subcommand(1);
-  const Command commands[] = {{"train", add_train_command(app)},
-                              {"eval", add_eval_command(app)},
-                              {"all-reduce", add_all_reduce_command(app)},
-                              {"topology", add_topology_command(app)},
-                              {"with-link", add_with_link_command(app)}};
-                              {"measure", add_measure_command(app)}};
+  const Command commands[] = {{"train", add_train_command(app)},           {"eval", add_eval_command(app)},
+                              {"all-reduce", add_all_reduce_command(app)}, {"measure", add_measure_command(app)},
+                              {"topology", add_topology_command(app)},     {"with-link", add_with_link_command(app)}};
   app.allow_extras();
   for (CLI::App* command : app.get_subcommands({})) command->allow_extras();
 

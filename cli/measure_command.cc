@@ -43,7 +43,8 @@ struct Training {
 
 class Measurement {
  public:
-  Measurement(const MeasureArguments& arguments, World& world) : arguments_(arguments), world_(world) {
+  Measurement(const MeasureArguments& arguments, const LinkPolicy& policy, World& world)
+      : arguments_(arguments), world_(world), witness_(arguments.link, world) {
     if (!arguments.plan.empty()) {
       std::ostringstream text;
       text << std::ifstream(arguments.plan).rdbuf();
@@ -56,6 +57,9 @@ class Measurement {
              {"device", context().device() == DeviceType::cuda ? "cuda" : "cpu"},
              {"threads", context().exec().threads},
              {"options", to_json(arguments.workload)},
+             {"link", to_json(policy)},
+             {"probe", to_json(witness_.probe())},
+             {"emulate", arguments.emulation.emulate},
              {"emulated", !arguments.emulation.emulate.empty()},
              {"slow_motion", 1.0}};
   }
@@ -100,8 +104,14 @@ class Measurement {
   void measure(ProcessGroup& group, bool left_out) {
     {
       const Training training(arguments_, world_.rank(), group, left_out, false);
-      json_[left_out ? "alone_ms" : "step_ms"] = time_steps(*training.step, training.workload.batch(), world_.group(),
-                                                            {.warmup = arguments_.warmup, .timed = arguments_.steps});
+      const StepCount count{.warmup = arguments_.warmup, .timed = arguments_.steps};
+      if (!left_out) witness_.begin();
+      json_[left_out ? "alone_ms" : "step_ms"] =
+          time_steps(*training.step, training.workload.batch(), world_.group(), count);
+      if (!left_out) {
+        const auto bytes = static_cast<double>((count.warmup + count.timed) * training.step->reduced_bytes());
+        json_["training"] = to_json(witness_.end(all_reduce_wire_bytes(bytes, world_.size())));
+      }
       json_["buckets"] = nlohmann::ordered_json::array();
       for (const Bucket& bucket : training.step->arena().buckets()) {
         json_["buckets"].push_back(slice(training.step->arena().grads(), bucket.range).view().bytes());
@@ -122,6 +132,7 @@ class Measurement {
 
   const MeasureArguments& arguments_;
   World& world_;
+  LinkWitness witness_;
   nlohmann::ordered_json json_;
 };
 
@@ -165,14 +176,18 @@ std::function<int(char** argv)> add_measure_command(CLI::App& app) {
   return [arguments](char** argv) {
     check(*arguments);
     if (!arguments->emulation.emulate.empty()) place_on_cpu_ranks(arguments->device);
+    const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
+    expect(arguments->workload.grad_dtype == "f32" || placement.device == DeviceType::cuda,
+           "--grad-dtype {}: expected a GPU, got CPU ranks, whose gradients are f32", arguments->workload.grad_dtype);
+    if (placement.speaks_for_all()) print_kept_settings(policy);
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
     Context context(context_of(arguments->device, placement));
     const ContextScope scope(context);
     context.random.seed = arguments->workload.seed;
     World world(placement.environment, {.timeout = kRankDeadline});
     world.run([&] {
-      const nlohmann::ordered_json figures = Measurement(*arguments, world).run();
+      const nlohmann::ordered_json figures = Measurement(*arguments, policy, world).run();
       if (world.rank() != 0) return;
       print(*arguments, figures);
       if (!arguments->json.empty()) write_json_file("--json", arguments->json, figures);

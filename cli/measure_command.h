@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "cli/emulation.h"
+#include "cli/link_option.h"
 #include "cli/workload.h"
 
 namespace lockstep::cli {
@@ -14,6 +15,7 @@ namespace lockstep::cli {
 struct MeasureArguments {
   std::string model;
   DeviceArguments device;
+  LinkArguments link;
   EmulationArguments emulation;
   WorkloadArguments workload;
   int steps = 20;
@@ -27,6 +29,7 @@ struct MeasureArguments {
 template <class Visitor>
 void visit_fields(MeasureArguments& arguments, Visitor&& visit) {
   visit_fields(arguments.device, visit);
+  visit_fields(arguments.link, visit);
   visit_fields(arguments.emulation, visit);
   visit_fields(arguments.workload, visit);
   visit("--steps", arguments.steps, "timed steps");

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/json_file.h"
 #include "framework/core/error.h"
 #include "framework/core/version.h"
 #include "framework/interconnect/topology.h"
@@ -118,6 +118,8 @@ nlohmann::ordered_json to_json(const PcieLink& link) {
   return {{"generation", link.generation}, {"width", link.width}, {"peak_gb_s", link.peak_gb_s()}};
 }
 
+}  // namespace
+
 nlohmann::ordered_json to_json(const Topology& topology) {
   using Json = nlohmann::ordered_json;
   Json json{{"why_no_gpus", topology.why_no_gpus},
@@ -169,8 +171,6 @@ nlohmann::ordered_json to_json(const Topology& topology) {
   return json;
 }
 
-}  // namespace
-
 std::function<int(char** argv)> add_topology_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("topology", "What joins the GPUs of this host, and what is wrong with it");
   auto arguments = std::make_shared<TopologyArguments>();
@@ -180,11 +180,7 @@ std::function<int(char** argv)> add_topology_command(CLI::App& app) {
   return [arguments](char** /*argv*/) {
     const Topology topology = read_topology();
     print(topology);
-    if (!arguments->json.empty()) {
-      std::ofstream stream(arguments->json);
-      stream << as_text(to_json(topology), 2) << "\n" << std::flush;
-      if (!stream) throw Error(fmt::format("--json {}: cannot be written", arguments->json));
-    }
+    if (!arguments->json.empty()) write_json_file("--json", arguments->json, to_json(topology));
     return arguments->check && topology.has_fault() ? kFault : 0;
   };
 }

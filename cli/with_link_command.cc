@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"
@@ -136,9 +137,7 @@ int run(const WithLinkArguments& arguments) {
                                 {"link", to_json(policy)},
                                 {"proof", to_json(proof)}};
     if (!log.empty()) json["nccl"] = {{"version", log.version}, {"connections", log.to_string()}};
-    std::ofstream stream(arguments.json);
-    stream << as_text(json, 2) << "\n" << std::flush;
-    if (!stream) throw Error(fmt::format("--json {}: cannot be written", arguments.json));
+    write_json_file("--json", arguments.json, json);
   }
   if (code != 0) return code;
   const bool insufficient =

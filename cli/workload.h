@@ -29,6 +29,7 @@ void visit_fields(BucketArguments& arguments, Visitor&& visit) {
 struct WorkloadArguments {
   std::int64_t batch_per_rank = 64;
   BucketArguments buckets;
+  std::string grad_dtype = "f32";
   std::string overlap = "on";
   std::string graph = "on";
   std::uint64_t seed = 0;
@@ -38,6 +39,7 @@ template <class Visitor>
 void visit_fields(WorkloadArguments& arguments, Visitor&& visit) {
   visit("--batch-per-rank", arguments.batch_per_rank, "samples of a rank in a step");
   visit_fields(arguments.buckets, visit);
+  visit("--grad-dtype", arguments.grad_dtype, "of the gradients that the ranks sum: f32, or on GPUs bf16");
   visit("--overlap", arguments.overlap, "on, off (all-reduce after backward) or naive (one by one, after backward)");
   visit("--graph", arguments.graph, "on GPUs: on (the step is captured once and replayed) or off");
   visit("--seed", arguments.seed, "of initial weights and samples");
@@ -62,7 +64,7 @@ class Workload {
   DeviceBatch batch_;
 };
 
-// Bytes of the model's buckets of gradients in the order in which they are reduced; computed on the CPU.
-std::vector<std::int64_t> bucket_bytes(const std::string& model, const BucketArguments& arguments);
+// Elements of the model's buckets of gradients in the order in which they are reduced; computed on the CPU.
+std::vector<std::int64_t> bucket_elements(const std::string& model, const BucketArguments& arguments);
 
 }  // namespace lockstep::cli
