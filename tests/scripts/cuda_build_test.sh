@@ -3,16 +3,17 @@
 # possible.
 # usage: cuda_build_test.sh PROGRAM NVCC [CMAKE_OPTION...]
 . "$(dirname "$0")/fakes.sh"
-program=$1 CUDACXX=$2
+program=$1
+export CUDACXX=$2
 options=("${@:3}")
 unset LD_LIBRARY_PATH
 
 # CONTRIBUTING.md names them. The driver is not among them: a program must start where there is none.
 named=$(tr '\n' ' ' <"$source_dir/CONTRIBUTING.md" | grep -oP 'A build for GPUs needs \K.*?(?= when it starts)' |
-  grep -o 'lib[a-zA-Z]*' | sort)
-needed=$(objdump -p "$program" | sed -nE 's/^ *NEEDED *(lib(cu|nv|nccl)[a-zA-Z]*)\.so.*/\1/p' | sort)
+  grep -o 'lib[a-zA-Z]*' | sort | paste -sd' ')
+needed=$(objdump -p "$program" | sed -nE 's/^ *NEEDED *(lib(cu|nv|nccl)[a-zA-Z]*)\.so.*/\1/p' | sort | paste -sd' ')
 [[ -n $named && $needed == "$named" ]] ||
-  { echo "FAILED: expected to need what CONTRIBUTING.md names ("$named"), got "$needed && exit 1; }
+  { echo "FAILED: expected to need what CONTRIBUTING.md names ($named), got $needed" && exit 1; }
 expect 0 'lockstep .*CUDA +[0-9.]+.*NCCL +[0-9.]+.*cuDNN +[0-9.]+.*' "$program" --version
 
 configure() {
