@@ -2,7 +2,7 @@
 
 #include <numbers>
 
-#include "kernels/cuda/bias.h"
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/map.cuh"
 
 namespace lockstep::kernels {
@@ -48,6 +48,34 @@ struct GeluTanhGradient {
   }
 };
 
+// Writes the rows of the gradient before a ReLU and adds them up.
+template <int N, class T>
+struct RectifiedRows {
+  const T* dy;
+  const T* y;
+  T* dx;
+  std::int64_t columns;
+  bool vectors;
+
+  RectifiedRows(const T* gradient, const T* output, T* target, std::int64_t width)
+      : dy(gradient),
+        y(output),
+        dx(target),
+        columns(width),
+        vectors(width % N == 0 && cuda::aligned(gradient, output, target)) {}
+  __device__ void operator()(std::int64_t row, std::int64_t column, int count, cuda::Floats<N>& sum) const {
+    const std::int64_t at = row * columns + column;
+    auto values = cuda::load<N>(dy + at, count, vectors);
+    const auto outputs = cuda::load<N>(y + at, count, vectors);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      values[k] = ReluGradient{}(values[k], outputs[k]);
+      sum[k] += values[k];
+    }
+    cuda::store(dx + at, values, count, vectors);
+  }
+};
+
 template <class F>
 void forward(const ExecContext& exec, ConstView x, View y) {
   cuda::with_float_type(x.dtype, [&]<class T>(T) { cuda::map<T>(exec, {y, false}, F{}, x.as<T>()); });
@@ -70,8 +98,13 @@ void cuda::relu_backward(const ExecContext& exec, ConstView dy, ConstView y, Gra
 }
 
 void cuda::relu_bias_backward(const ExecContext& exec, ConstView dy, ConstView y, View dx, GradView dbias) {
-  relu_backward(exec, dy, y, {dx, false});
-  if (dbias) bias_gradient(exec, dx, dbias);
+  if (!dbias) return relu_backward(exec, dy, y, {dx, false});
+  const std::int64_t columns = dbias.view.numel();
+  if (columns == 0) return;
+  with_float_type(dy.dtype, [&]<class T>(T) {
+    column_sums<kVector<T>>(exec, dy.numel() / columns, columns,
+                            RectifiedRows<kVector<T>, T>(dy.as<T>(), y.as<T>(), dx.as<T>(), columns), dbias);
+  });
 }
 
 void cuda::gelu_erf_forward(const ExecContext& exec, ConstView x, View y) { forward<GeluErf>(exec, x, y); }

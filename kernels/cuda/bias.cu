@@ -42,25 +42,9 @@ void cuda::add_bias(const ExecContext& exec, ConstView bias, Activation activati
 void cuda::bias_gradient(const ExecContext& exec, ConstView dy, GradView dbias) {
   const int64_t columns = dbias.view.numel();
   if (columns == 0) return;
-  const int64_t rows = dy.numel() / columns;
   with_float_type(dy.dtype, [&]<class T>(T) {
-    with_float_type(dbias.view.dtype, [&]<class G>(G) {
-      constexpr int N = kVector<T, G>;
-      const ColumnTiling tiling(rows, columns, N);
-      const dim3 grid(tiling.column_tiles, tiling.parts);
-      const T* const matrix = dy.as<T>();
-      G* const target = dbias.view.as<G>();
-      if (tiling.parts == 1) {
-        Launch(exec, grid)(column_sums_kernel<N, T, G>, tiling, matrix, rows, columns,
-                           columns % N == 0 && aligned(matrix, target), dbias.accumulate, target);
-        return;
-      }
-      auto* const partials = static_cast<float*>(
-          exec.workspace->reserve(static_cast<std::size_t>(tiling.parts * columns) * sizeof(float)));
-      Launch(exec, grid)(column_sums_kernel<N, T, float>, tiling, matrix, rows, columns,
-                         columns % N == 0 && aligned(matrix), false, partials);
-      add_rows(exec, partials, tiling.parts, columns, target, dbias.accumulate);
-    });
+    constexpr int N = kVector<T>;
+    column_sums<N>(exec, dy.numel() / columns, columns, MatrixRows<N, T>(dy.as<T>(), columns), dbias);
   });
 }
 

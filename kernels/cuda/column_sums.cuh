@@ -15,11 +15,13 @@ struct ColumnTiling {
   std::int64_t part_rows;
 
   ColumnTiling(std::int64_t rows, std::int64_t columns, int vector, bool one_part = false) {
-    constexpr unsigned kMaxTile = 8;  // 128 bytes of a row
-    constexpr std::int64_t kMostParts = 512;
+    constexpr std::int64_t kMostParts = 1024;
+    // Neighbouring blocks are rows apart: wide tiles read memory in long runs. Sums of sums are short: many narrow
+    // tiles.
+    const std::int64_t most_tile = one_part ? 2 : 32;
     const std::int64_t vectors = (columns + vector - 1) / vector;
     tile = 1;
-    while (tile < kMaxTile && tile < vectors) tile *= 2;
+    while (tile < most_tile && tile < vectors) tile *= 2;
     column_tiles = static_cast<unsigned>((vectors + tile - 1) / tile);
     const std::int64_t row_lanes = kThreads / tile;
     // A part is worth it from some rows for each thread on.
@@ -68,33 +70,69 @@ __device__ void sum_tile(const ColumnTiling& tiling, std::int64_t rows, std::int
   }
 }
 
-template <int N, class In, class Out>
-__global__ void column_sums_kernel(ColumnTiling tiling, const In* matrix, std::int64_t rows, std::int64_t columns,
-                                   bool vectors, bool accumulate, Out* target) {
+// rows_of(row, column, count, sum) adds to a vector of N sums. Writes nothing where target is null.
+template <int N, class RowsOf, class Out>
+__global__ void column_sums_kernel(ColumnTiling tiling, std::int64_t rows, std::int64_t columns, RowsOf rows_of,
+                                   bool accumulate, Out* target) {
   begin_kernel();
   Floats<N> sums[1] = {};
   sum_tile<1, N>(
       tiling, rows, columns,
       [=](std::int64_t row, std::int64_t column, int count, Floats<N>(&sum)[1]) {
-        const auto values = load<N>(matrix + row * columns + column, count, vectors);
-#pragma unroll
-        for (int k = 0; k < N; ++k) sum[0][k] += values[k];
+        rows_of(row, column, count, sum[0]);
       },
       sums);
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * tiling.tile + threadIdx.x) * N;
-  if (threadIdx.x >= tiling.tile || column >= columns) return;
+  if (target == nullptr || threadIdx.x >= tiling.tile || column >= columns) return;
   const int count = static_cast<int>(columns - column < N ? columns - column : N);
-  write(target + blockIdx.y * columns + column, sums[0], count, vectors, accumulate);
+  write(target + blockIdx.y * columns + column, sums[0], count, false, accumulate);
 }
+
+// The rows of a matrix as they lie in memory.
+template <int N, class T>
+struct MatrixRows {
+  const T* matrix;
+  std::int64_t columns;
+  bool vectors;
+
+  MatrixRows(const T* address, std::int64_t width)
+      : matrix(address), columns(width), vectors(width % N == 0 && aligned(address)) {}
+  __device__ void operator()(std::int64_t row, std::int64_t column, int count, Floats<N>& sum) const {
+    const auto values = load<N>(matrix + row * columns + column, count, vectors);
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum[k] += values[k];
+  }
+};
 
 // Sums of a few rows of f32, by one kernel: the second stage of sums that were left in parts.
 template <class Out>
 void add_rows(const ExecContext& exec, const float* matrix, std::int64_t rows, std::int64_t columns, Out* target,
               bool accumulate) {
-  constexpr int N = kVector<float, Out>;
+  constexpr int N = kVector<float>;
   const ColumnTiling tiling(rows, columns, N, true);
-  Launch(exec, dim3(tiling.column_tiles))(column_sums_kernel<N, float, Out>, tiling, matrix, rows, columns,
-                                          columns % N == 0 && aligned(matrix, target), accumulate, target);
+  Launch(exec, dim3(tiling.column_tiles))(column_sums_kernel<N, MatrixRows<N, float>, Out>, tiling, rows, columns,
+                                          MatrixRows<N, float>(matrix, columns), accumulate, target);
+}
+
+// target (+)= for each column the sum over all rows of what rows_of adds; called once for each row and vector of N
+// columns, also where the target is null. Takes the workspace.
+template <int N, class RowsOf>
+void column_sums(const ExecContext& exec, std::int64_t rows, std::int64_t columns, const RowsOf& rows_of,
+                 const GradView& target) {
+  const ColumnTiling tiling(rows, columns, N);
+  const dim3 grid(tiling.column_tiles, tiling.parts);
+  const auto launch = [&]<class Out>(Out* sums, bool accumulate) {
+    Launch(exec, grid)(column_sums_kernel<N, RowsOf, Out>, tiling, rows, columns, rows_of, accumulate, sums);
+  };
+  if (!target) return launch(static_cast<float*>(nullptr), false);
+  with_float_type(target.view.dtype, [&]<class G>(G) {
+    G* const out = target.view.as<G>();
+    if (tiling.parts == 1) return launch(out, target.accumulate);
+    auto* const partials =
+        static_cast<float*>(exec.workspace->reserve(static_cast<std::size_t>(tiling.parts * columns) * sizeof(float)));
+    launch(partials, false);
+    add_rows(exec, partials, tiling.parts, columns, out, target.accumulate);
+  });
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -1,5 +1,5 @@
-// Each pass of each convolution has candidates: plans of cuDNN, and direct loops where channels are few. The plan phase
-// times them and keeps the fastest.
+// Each pass of each convolution has candidates: plans of cuDNN, patches on tensor cores where channels are few, and
+// direct loops. The plan phase times them and keeps the fastest.
 #include "kernels/conv2d.h"
 
 #include <map>
@@ -11,6 +11,7 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cudnn_graphs.h"
 #include "kernels/cuda/direct_conv2d.h"
+#include "kernels/cuda/patch_conv2d.h"
 #include "kernels/cuda/plan.h"
 #include "kernels/elementwise.h"
 
@@ -33,12 +34,16 @@ struct Pass {
   ConstView operand;  // of the epilogue: the bias, or x
   Conv2dParams params;
   GradView out;
+  GradView dbias;  // of the weight gradient's epilogue
 };
 
+enum class Algorithm : std::uint8_t { graph, patch, direct };
+
 struct Candidate {
-  ConvGraph* graph = nullptr;  // null: the direct loops
-  int plan = 0;                // of the graph
-  bool fused = false;          // does the epilogue
+  Algorithm algorithm = Algorithm::graph;
+  bool fused = false;  // does the epilogue
+  ConvGraph* graph = nullptr;
+  int plan = 0;  // of the graph
 };
 
 struct Plan {
@@ -57,6 +62,18 @@ void run_direct(const ExecContext& exec, const Pass& pass) {
       return cuda::direct_data_gradient(exec, pass.a, pass.b, pass.params, pass.out);
     case ConvPass::weight_gradient:
       return cuda::direct_weight_gradient(exec, pass.a, pass.b, pass.params, pass.out);
+  }
+}
+
+void run_patch(const ExecContext& exec, const Pass& pass) {
+  switch (pass.kind) {
+    case ConvPass::forward:
+      return cuda::patch_forward(exec, pass.a, pass.b, pass.operand, pass.params,
+                                 pass.epilogue == ConvEpilogue::bias_relu, pass.out.view);
+    case ConvPass::data_gradient:
+      return cuda::patch_data_gradient(exec, pass.a, pass.b, pass.params, pass.out);
+    case ConvPass::weight_gradient:
+      return cuda::patch_weight_gradient(exec, pass.a, pass.b, pass.params, pass.out, pass.dbias);
   }
 }
 
@@ -79,6 +96,7 @@ void finish(const ExecContext& exec, const Pass& pass) {
     case ConvEpilogue::none:
       return;
     case ConvEpilogue::bias:
+      if (pass.kind == ConvPass::weight_gradient) return cuda::bias_gradient(exec, pass.a, pass.dbias);
       return cuda::add_bias(exec, pass.operand, Activation::none, pass.out.view);
     case ConvEpilogue::bias_relu:
       return cuda::add_bias(exec, pass.operand, Activation::relu, pass.out.view);
@@ -88,7 +106,16 @@ void finish(const ExecContext& exec, const Pass& pass) {
 }
 
 void run(const ExecContext& exec, const Pass& pass, const Candidate& candidate) {
-  candidate.graph == nullptr ? run_direct(exec, pass) : run_graph(exec, pass, candidate);
+  switch (candidate.algorithm) {
+    case Algorithm::graph:
+      run_graph(exec, pass, candidate);
+      break;
+    case Algorithm::patch:
+      run_patch(exec, pass);
+      break;
+    case Algorithm::direct:
+      run_direct(exec, pass);
+  }
   if (!candidate.fused) finish(exec, pass);
 }
 
@@ -141,23 +168,42 @@ ConvProblem problem_of(const ExecContext& exec, const Pass& pass, const Shape& x
 
 void add_graph(Plan& plan, const ConvProblem& problem, bool fused) {
   auto graph = std::make_unique<ConvGraph>(problem);
-  for (int i = 0; i < graph->plans(); ++i) plan.candidates.push_back({.graph = graph.get(), .plan = i, .fused = fused});
+  for (int i = 0; i < graph->plans(); ++i) plan.candidates.push_back({.fused = fused, .graph = graph.get(), .plan = i});
   if (graph->plans() > 0) plan.graphs.push_back(std::move(graph));
+}
+
+bool patch_fits(const ConvProblem& p) {
+  const Shape x = {p.images, p.height, p.width, p.channels};
+  const Shape weight = {p.outputs, p.kernel_rows, p.kernel_columns, p.channels};
+  const Shape y = {p.images, p.out_height, p.out_width, p.outputs};
+  const Conv2dParams params = {.stride = p.stride, .padding = p.padding};
+  if (p.dtype != DType::bf16) return false;
+  switch (p.pass) {
+    case ConvPass::forward:
+      return cuda::patch_forward_fits(x, weight, y, params);
+    case ConvPass::data_gradient:
+      return cuda::patch_data_gradient_fits(x, weight, y, params);
+    case ConvPass::weight_gradient:
+      return cuda::patch_weight_gradient_fits(x, weight, y, params);
+  }
+  return false;
 }
 
 Plan candidates_of(const ConvProblem& problem) {
   Plan plan;
   const std::int64_t multiplications = problem.images * problem.out_height * problem.out_width * problem.outputs *
                                        problem.kernel_rows * problem.kernel_columns * problem.channels;
-  const Candidate direct = {.fused = problem.epilogue != ConvEpilogue::rectify};
-  if (multiplications <= kFewMultiplications) plan.candidates.push_back(direct);
-  add_graph(plan, problem, true);
-  // Fused with a bias cuDNN's plans are as fast as without; rectifying a gradient can cost more than it saves.
-  if (problem.epilogue == ConvEpilogue::rectify || (plan.graphs.empty() && problem.epilogue != ConvEpilogue::none)) {
-    ConvProblem plain = problem;
-    plain.epilogue = ConvEpilogue::none;
-    add_graph(plan, plain, false);
+  const bool forward = problem.pass == ConvPass::forward;
+  const Candidate direct = {.algorithm = Algorithm::direct, .fused = forward};
+  if (patch_fits(problem)) {
+    plan.candidates.push_back({.algorithm = Algorithm::patch, .fused = problem.epilogue != ConvEpilogue::rectify});
   }
+  if (multiplications <= kFewMultiplications) plan.candidates.push_back(direct);
+  // Forward, cuDNN's plans with a bias are as fast as those without; rectifying a gradient can cost more than it saves.
+  ConvProblem plain = problem;
+  plain.epilogue = ConvEpilogue::none;
+  if (forward || problem.epilogue == ConvEpilogue::rectify) add_graph(plan, problem, true);
+  if (!forward || plan.graphs.empty()) add_graph(plan, plain, false);
   if (plan.candidates.empty()) plan.candidates.push_back(direct);
   return plan;
 }
@@ -172,16 +218,18 @@ void convolve(const ExecContext& exec, const Pass& pass, const Shape& x, const S
   if (plan.choice < 0) {
     cuda::expect_planning(exec, problem.text());
     plan = candidates_of(problem);
-    plan.choice =
-        cuda::choose(exec, problem.text(),
-                     {.count = static_cast<int>(plan.candidates.size()),
-                      .run = [&](int i, const ExecContext& own) { rehearse(own, pass, candidate(i)); },
-                      .name =
-                          [&](int i) {
-                            const Candidate& c = candidate(i);
-                            return c.graph == nullptr ? "direct" : c.graph->name(c.plan) + (c.fused ? "" : " unfused");
-                          }},
-                     pass.out);
+    plan.choice = cuda::choose(exec, problem.text(),
+                               {.count = static_cast<int>(plan.candidates.size()),
+                                .run = [&](int i, const ExecContext& own) { rehearse(own, pass, candidate(i)); },
+                                .name =
+                                    [&](int i) {
+                                      const Candidate& c = candidate(i);
+                                      if (c.algorithm != Algorithm::graph)
+                                        return std::string(c.algorithm == Algorithm::patch ? "patch" : "direct");
+                                      return c.graph->name(c.plan) +
+                                             (c.fused && pass.epilogue != ConvEpilogue::none ? " fused" : "");
+                                    }},
+                               {pass.out, pass.dbias});
     std::erase_if(plan.graphs, [&](const auto& graph) { return graph.get() != candidate(plan.choice).graph; });
   }
   run(exec, pass, candidate(plan.choice));
@@ -204,7 +252,8 @@ void cuda::conv2d_forward(const ExecContext& exec, ConstView x, ConstView weight
             .epilogue = epilogue,
             .operand = bias,
             .params = params,
-            .out = {y, false}},
+            .out = {y, false},
+            .dbias = {}},
            x.shape, weight.shape, y.shape);
   if (has_relu && !has_bias) relu_forward(exec, y, y);
 }
@@ -228,15 +277,24 @@ void cuda::conv2d_backward(const ExecContext& exec, ConstView dy, ConstView x, C
               .epilogue = rectify ? ConvEpilogue::rectify : ConvEpilogue::none,
               .operand = rectify ? x : ConstView{},
               .params = params,
-              .out = dx},
+              .out = dx,
+              .dbias = {}},
              x.shape, weight.shape, dy.shape);
   }
   if (dweight) {
     convolve(exec,
-             {.kind = ConvPass::weight_gradient, .a = dy, .b = x, .operand = {}, .params = params, .out = dweight},
+             {.kind = ConvPass::weight_gradient,
+              .a = dy,
+              .b = x,
+              .epilogue = dbias ? ConvEpilogue::bias : ConvEpilogue::none,
+              .operand = {},
+              .params = params,
+              .out = dweight,
+              .dbias = dbias},
              x.shape, weight.shape, dy.shape);
+  } else if (dbias) {
+    bias_gradient(exec, dy, dbias);
   }
-  if (dbias) bias_gradient(exec, dy, dbias);
 }
 
 }  // namespace lockstep::kernels

@@ -227,7 +227,7 @@ bool matmul(const ExecContext& exec, const Matmul& product) {
                {.count = plan->algorithms(),
                 .run = [&](int candidate, const ExecContext& own) { plan->run(handle, own, product, candidate); },
                 .name = [](int candidate) { return "cublaslt " + std::to_string(candidate); }},
-               {product.out, product.accumulate});
+               {{product.out, product.accumulate}});
   }
   plan->run(handle, exec, product, plan->choice);
   return true;

@@ -16,7 +16,7 @@ enum class ConvPass : std::uint8_t { forward, data_gradient, weight_gradient };
 // What a pass does to its sums on the way.
 enum class ConvEpilogue : std::uint8_t {
   none,
-  bias,       // forward: adds the bias
+  bias,       // forward: adds the bias; weight gradient: the bias has one too, which cuDNN leaves to others
   bias_relu,  // forward: and takes the larger of that and 0
   rectify,    // data gradient: leaves 0 where x is not positive
 };

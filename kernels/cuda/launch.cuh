@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 
@@ -31,14 +32,22 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + per_block - 1) / per_block, 1, kMostBlocks));
 }
 
-// Launches a kernel on the context's stream: Launch(exec, blocks, threads)(kernel, arguments...).
+// The memory that a block was given at its launch, aligned to 16 bytes; not initialised.
+template <class T>
+__device__ T* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char memory[];
+  return reinterpret_cast<T*>(memory);
+}
+
+// Launches a kernel on the context's stream: Launch(exec, blocks, threads, shared_bytes)(kernel, arguments...).
 class Launch {
  public:
-  Launch(const ExecContext& exec, dim3 blocks, dim3 threads = kThreads,
+  Launch(const ExecContext& exec, dim3 blocks, dim3 threads = kThreads, std::size_t shared_bytes = 0,
          const std::source_location& where = std::source_location::current())
       : where_(where), programmatic_(exec.programmatic_launch) {
     config_.gridDim = blocks;
     config_.blockDim = threads;
+    config_.dynamicSmemBytes = shared_bytes;
     config_.stream = stream_of(exec);
   }
 
@@ -48,11 +57,18 @@ class Launch {
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     config_.attrs = &attribute;
+    if (config_.dynamicSmemBytes > kUnaskedSharedBytes) {
+      check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(config_.dynamicSmemBytes)),
+            where_.function_name(), where_);
+    }
     config_.numAttrs = programmatic_ ? 1 : 0;
     check(cudaLaunchKernelEx(&config_, kernel, static_cast<Parameters>(arguments)...), where_.function_name(), where_);
   }
 
  private:
+  static constexpr std::size_t kUnaskedSharedBytes = std::size_t{48} << 10;
+
   cudaLaunchConfig_t config_{};
   std::source_location where_;
   bool programmatic_;

@@ -99,7 +99,7 @@ bool fusing_pays(const ExecContext& exec, const ConstView& dy, const ConstView& 
                           (candidate == 0 ? separate_gradients : fused_gradients)(own, dy, x, dweight, dbias);
                         },
                     .name = [](int candidate) { return candidate == 0 ? "apart" : "fused"; }},
-                   dweight);
+                   {dweight, dbias});
   const bool fuse = choice == 1;
   known.emplace(key, fuse);
   return fuse;

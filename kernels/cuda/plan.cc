@@ -111,31 +111,33 @@ class Measurement {
   int repeats_ = 1;
 };
 
-// A copy of memory on the GPU, put back when this goes.
+// Copies of what targets hold that are added to, put back when this goes.
 class Kept {
  public:
-  Kept(const ExecContext& exec, const GradView& target) : exec_(exec), view_(target.view) {
-    if (!target.accumulate) return;
-    void* memory = nullptr;
-    LOCKSTEP_CUDA_CHECK(cudaMalloc(&memory, bytes()));
-    copy_.reset(memory);
-    LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(memory, view_.data, bytes(), cudaMemcpyDeviceToDevice, stream()));
+  Kept(const ExecContext& exec, Targets targets) : stream_(static_cast<cudaStream_t>(exec.stream)) {
+    for (const GradView& target : targets) {
+      if (!target || !target.accumulate) continue;
+      void* memory = nullptr;
+      LOCKSTEP_CUDA_CHECK(cudaMalloc(&memory, bytes(target.view)));
+      copies_.emplace_back(target.view, memory);
+      LOCKSTEP_CUDA_CHECK(
+          cudaMemcpyAsync(memory, target.view.data, bytes(target.view), cudaMemcpyDeviceToDevice, stream_));
+    }
   }
   ~Kept() {
-    if (copy_ == nullptr) return;
-    cudaMemcpyAsync(view_.data, copy_.get(), bytes(), cudaMemcpyDeviceToDevice, stream());
-    cudaStreamSynchronize(stream());
+    for (const auto& [view, copy] : copies_) {
+      cudaMemcpyAsync(view.data, copy.get(), bytes(view), cudaMemcpyDeviceToDevice, stream_);
+      cudaStreamSynchronize(stream_);
+    }
   }
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
 
  private:
-  std::size_t bytes() const { return static_cast<std::size_t>(view_.bytes()); }
-  cudaStream_t stream() const { return static_cast<cudaStream_t>(exec_.stream); }
+  static std::size_t bytes(const View& view) { return static_cast<std::size_t>(view.bytes()); }
 
-  const ExecContext& exec_;
-  View view_;
-  std::unique_ptr<void, Destroy<cudaFree>> copy_;
+  cudaStream_t stream_;
+  std::vector<std::pair<View, std::unique_ptr<void, Destroy<cudaFree>>>> copies_;
 };
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -157,8 +159,8 @@ void for_candidates(const std::string& problem, int count, const std::function<v
 
 // Milliseconds of each candidate; those that cannot run, or are far behind, take for ever.
 std::vector<double> measured(const ExecContext& exec, const std::string& problem, const Candidates& candidates,
-                             const GradView& target) {
-  const Kept kept(exec, target);
+                             Targets targets) {
+  const Kept kept(exec, targets);
   // All run once before any is captured: the workspace, whose address a graph keeps, grows no more then.
   std::vector<std::unique_ptr<Measurement>> running(static_cast<std::size_t>(candidates.count));
   double best_once = kNever;
@@ -181,8 +183,8 @@ std::vector<double> measured(const ExecContext& exec, const std::string& problem
 }
 
 int first_that_runs(const ExecContext& exec, const std::string& problem, const Candidates& candidates,
-                    const GradView& target) {
-  const Kept kept(exec, target);
+                    Targets targets) {
+  const Kept kept(exec, targets);
   int first = -1;
   for_candidates(problem, candidates.count, [&](int candidate) {
     if (first >= 0) return;
@@ -202,15 +204,15 @@ void expect_planning(const ExecContext& exec, const std::string& problem) {
   }
 }
 
-int choose(const ExecContext& exec, const std::string& problem, const Candidates& candidates, const GradView& target) {
+int choose(const ExecContext& exec, const std::string& problem, const Candidates& candidates, Targets targets) {
   if (const std::optional<int> choice = plan_choice(problem); choice && *choice < candidates.count) return *choice;
   expect_planning(exec, problem);
   int best = 0;
   PlanTimes report{.problem = problem, .choice = 0, .candidates = {}};
   if (exec.deterministic) {
-    best = first_that_runs(exec, problem, candidates, target);
+    best = first_that_runs(exec, problem, candidates, targets);
   } else if (candidates.count > 1) {
-    const std::vector<double> times = measured(exec, problem, candidates, target);
+    const std::vector<double> times = measured(exec, problem, candidates, targets);
     best = static_cast<int>(std::ranges::min_element(times) - times.begin());
     for (int i = 0; i < candidates.count; ++i) {
       report.candidates.emplace_back(candidates.name(i), times[static_cast<std::size_t>(i)]);

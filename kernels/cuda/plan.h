@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,8 @@
 
 namespace lockstep::kernels::cuda {
 
+using Targets = std::initializer_list<GradView>;
+
 // Ways to solve a problem, numbered from 0.
 struct Candidates {
   int count = 0;
@@ -24,9 +27,9 @@ struct Candidates {
 
 // The choice for `problem`: the one on record, else the first that runs where results are to be deterministic, else the
 // one that is fastest on the stream's GPU, which goes on record. For that it runs them all, many times, and waits for
-// the GPU; `target` is what they write: where they add to it, its contents are put back. Throws while the stream is
+// the GPU; `targets` are what they write: where they add to one, its contents are put back. Throws while the stream is
 // captured, naming the problem, and where no candidate runs.
-int choose(const ExecContext& exec, const std::string& problem, const Candidates& candidates, const GradView& target);
+int choose(const ExecContext& exec, const std::string& problem, const Candidates& candidates, Targets targets);
 
 // Throws that `problem` has no plan if the stream is being captured: too late to make one.
 void expect_planning(const ExecContext& exec, const std::string& problem);

@@ -1,7 +1,6 @@
 // The largest element of each window.
 #include "kernels/pooling.h"
 
-#include "kernels/cuda/bias.h"
 #include "kernels/cuda/pooling.cuh"
 
 namespace lockstep::kernels {
@@ -12,32 +11,6 @@ using cuda::Floats;
 using std::int64_t;
 
 using Geometry = cuda::PoolGeometry<FixedWindows>;
-
-template <int N>
-struct alignas(N) Bytes {
-  std::uint8_t value[N];
-};
-
-template <int N>
-__device__ Bytes<N> load_bytes(const std::uint8_t* address, int count, bool vectors) {
-  if (vectors) return *reinterpret_cast<const Bytes<N>*>(address);
-  Bytes<N> bytes;
-#pragma unroll
-  for (int k = 0; k < N; ++k) bytes.value[k] = k < count ? address[k] : kNoWinner;
-  return bytes;
-}
-
-template <int N>
-__device__ void store_bytes(std::uint8_t* address, const Bytes<N>& bytes, int count, bool vectors) {
-  if (vectors) {
-    *reinterpret_cast<Bytes<N>*>(address) = bytes;
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < N; ++k) {
-    if (k < count) address[k] = bytes.value[k];
-  }
-}
 
 // The largest elements of a window, one for each channel, and where they were found.
 template <int N>
@@ -133,62 +106,6 @@ __global__ void max_backward_by_pixel(Geometry g, const T* dy, const T* x, bool 
                        });
 }
 
-// The window of output pixel (row, column) begins at (row * window, column * window).
-template <int N, class T>
-__global__ void relu_max_forward_kernel(Geometry g, const T* x, const T* bias, bool vectors, T* y,
-                                        std::uint8_t* winners) {
-  cuda::begin_kernel();
-  cuda::for_vectors<N>(g.images, g.out_height, g.out_width, g.channels,
-                       [&](int64_t image, int row, int column, int64_t channel, int count) {
-                         const Winners<N> found(g, x, image, row, column, channel, count, vectors);
-                         Floats<N> values = found.value;
-                         if (bias != nullptr) {
-                           const auto added = cuda::load<N>(bias + channel, count, vectors);
-#pragma unroll
-                           for (int k = 0; k < N; ++k) values[k] += added[k];
-                         }
-                         Bytes<N> places;
-                         const int first = row * g.kernel * g.width + column * g.kernel;
-#pragma unroll
-                         for (int k = 0; k < N; ++k) {
-                           const int distance = found.place[k] - first;
-                           const int place = distance / g.width * g.kernel + distance % g.width;
-                           places.value[k] = static_cast<std::uint8_t>(values[k] <= 0 ? kNoWinner : place);
-                           if (values[k] < 0) values[k] = 0;
-                         }
-                         const int64_t at = g.out(image, row, column, channel);
-                         cuda::store(y + at, values, count, vectors);
-                         if (winners != nullptr) store_bytes(winners + at, places, count, vectors);
-                       });
-}
-
-template <int N, class T>
-__global__ void relu_max_backward_kernel(Geometry g, const T* dy, const std::uint8_t* winners, bool vectors, T* dx) {
-  cuda::begin_kernel();
-  const int rows = (g.height + g.kernel - 1) / g.kernel;
-  const int columns = (g.width + g.kernel - 1) / g.kernel;
-  cuda::for_vectors<N>(g.images, rows, columns, g.channels,
-                       [&](int64_t image, int out_row, int out_column, int64_t channel, int count) {
-                         Floats<N> grad{};
-                         Bytes<N> places{};
-                         if (out_row < g.out_height && out_column < g.out_width) {
-                           const int64_t at = g.out(image, out_row, out_column, channel);
-                           grad = cuda::load<N>(dy + at, count, vectors);
-                           places = load_bytes<N>(winners + at, count, vectors);
-                         }
-                         for (int i = 0; i < g.kernel && out_row * g.kernel + i < g.height; ++i) {
-                           for (int j = 0; j < g.kernel && out_column * g.kernel + j < g.width; ++j) {
-                             Floats<N> values;
-#pragma unroll
-                             for (int k = 0; k < N; ++k)
-                               values[k] = places.value[k] == i * g.kernel + j ? grad[k] : 0.0F;
-                             cuda::store(dx + g.in(image, out_row * g.kernel + i, out_column * g.kernel + j, channel),
-                                         values, count, vectors);
-                           }
-                         }
-                       });
-}
-
 }  // namespace
 
 void cuda::max_pool2d_forward(const ExecContext& exec, ConstView x, const Pool2dParams& params, View y) {
@@ -216,36 +133,6 @@ void cuda::max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView 
           dx.unrectified != nullptr, dx.accumulate, dx.view.as<G>());
     });
   });
-}
-
-void cuda::relu_max_pool2d_forward(const ExecContext& exec, ConstView x, ConstView bias, int64_t window, View y,
-                                   View winners) {
-  if (y.numel() == 0) return;
-  with_float_type(x.dtype, [&]<class T>(T) {
-    constexpr int N = kVector<T>;
-    const Geometry g(x.shape, y.shape, FixedWindows({.kernel = window, .stride = window}));
-    const T* const added = bias.data == nullptr ? nullptr : bias.as<T>();
-    std::uint8_t* const places = winners.data == nullptr ? nullptr : winners.as<std::uint8_t>();
-    Launch(exec, cuda::blocks_of<N>(y.numel() / g.channels, g.channels))(
-        relu_max_forward_kernel<N, T>, g, x.as<T>(), added,
-        cuda::whole_vectors(g.channels, x.as<T>(), y.as<T>(), added) && aligned(places), y.as<T>(), places);
-  });
-}
-
-void cuda::relu_max_pool2d_backward(const ExecContext& exec, ConstView dy, ConstView winners, int64_t window, View dx,
-                                    GradView dbias) {
-  if (dx.numel() > 0) {
-    with_float_type(dy.dtype, [&]<class T>(T) {
-      constexpr int N = kVector<T>;
-      const Geometry g(dx.shape, dy.shape, FixedWindows({.kernel = window, .stride = window}));
-      const auto* const places = winners.as<std::uint8_t>();
-      const int64_t pixels = dx.numel() / g.channels / (window * window) + dx.shape[0] * (dx.shape[1] + dx.shape[2]);
-      Launch(exec, cuda::blocks_of<N>(pixels, g.channels))(
-          relu_max_backward_kernel<N, T>, g, dy.as<T>(), places,
-          cuda::whole_vectors(g.channels, dy.as<T>(), dx.as<T>()) && aligned(places), dx.as<T>());
-    });
-  }
-  if (dbias) bias_gradient(exec, dx, dbias);
 }
 
 }  // namespace lockstep::kernels
