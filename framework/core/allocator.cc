@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <new>
 
 #include "framework/core/cuda_memory.h"
@@ -12,6 +13,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kGranule = 512;                 // sizes of blocks are multiples of it
+constexpr std::size_t kSmall = std::size_t{1} << 20;  // below, blocks share a segment of twice the size
 
 class HeapSource final : public MemorySource {
  public:
@@ -20,12 +23,8 @@ class HeapSource final : public MemorySource {
   }
   void release(void* address) noexcept override { ::operator delete (address, std::align_val_t{kAlignment}); }
   Capacity capacity() const override { return {.name = "the host"}; }
+  bool is_cut() const override { return false; }
 };
-
-std::size_t round_up(std::size_t bytes) {
-  const std::size_t step = std::max<std::size_t>(512, std::bit_floor(std::max<std::size_t>(bytes, 1)) / 8);
-  return std::max(step, (bytes + step - 1) / step * step);
-}
 
 std::string in_mib(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
@@ -55,45 +54,116 @@ std::string table_of(const CachingAllocator::Stats& stats, std::size_t bytes_out
 CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source) : source_(std::move(source)) {}
 
 CachingAllocator::~CachingAllocator() {
-  for (const auto& [key, cached] : cached_) {
-    for (void* address : cached) source_->release(address);
+  for (const auto& [address, block] : blocks_) {
+    if (block.begins_segment) source_->release(address);
   }
 }
 
+std::size_t CachingAllocator::rounded(std::size_t bytes) const {
+  const std::size_t step =
+      source_->is_cut() ? kGranule : std::max(kGranule, std::bit_floor(std::max<std::size_t>(bytes, 1)) / 8);
+  return std::max(step, (bytes + step - 1) / step * step);
+}
+
 void* CachingAllocator::allocate(std::size_t bytes) {
-  const std::size_t rounded = round_up(bytes);
+  const std::size_t wanted = rounded(bytes);
+  const MemoryPool pool = MemoryPoolScope::current();
   const std::lock_guard lock(mutex_);
-  const Block block{rounded, MemoryScope::current(), MemoryPoolScope::current()};
-  std::vector<void*>& cached = cached_[{block.pool, rounded}];
-  void* address = nullptr;
-  if (cached.empty()) {
-    address = source_->allocate(rounded);
-    if (address == nullptr) {
-      release_cached(MemoryPool::shared);
-      address = source_->allocate(rounded);
+  auto found = unused_block(pool, wanted);
+  if (found == blocks_.end()) {
+    const std::size_t segment = source_->is_cut() && wanted < kSmall ? 2 * kSmall : wanted;
+    found = add_segment(pool, segment);
+    if (found == blocks_.end()) {
+      release_segments(MemoryPool::shared);
+      found = add_segment(pool, segment);
     }
-    if (address == nullptr) throw Error(out_of_memory(rounded));
-    blocks_.emplace(address, block);
-    ++stats_.system_allocations;
-    stats_.bytes_reserved += rounded;
-    cached.reserve(cached.capacity() + 1);  // so that release() never allocates
-  } else {
-    address = cached.back();
-    cached.pop_back();
-    blocks_.at(address) = block;
+    if (found == blocks_.end()) throw Error(out_of_memory(segment));
   }
-  stats_.bytes_in_use += rounded;
+  auto& [address, block] = *found;
+  unused_.erase({pool, block.bytes, address});
+  cut(found, wanted);
+  block.purpose = MemoryScope::current();
+  stats_.bytes_in_use += wanted;
   stats_.bytes_peak = std::max(stats_.bytes_peak, stats_.bytes_in_use);
-  stats_.bytes_by_purpose[static_cast<std::size_t>(block.purpose)] += rounded;
+  stats_.bytes_by_purpose[static_cast<std::size_t>(*block.purpose)] += wanted;
   return address;
 }
 
 void CachingAllocator::release(void* address) noexcept {
   const std::lock_guard lock(mutex_);
-  const Block& block = blocks_.at(address);
-  stats_.bytes_in_use -= block.rounded_bytes;
-  stats_.bytes_by_purpose[static_cast<std::size_t>(block.purpose)] -= block.rounded_bytes;
-  cached_[{block.pool, block.rounded_bytes}].push_back(address);
+  const auto found = blocks_.find(static_cast<std::byte*>(address));
+  Block& block = found->second;
+  stats_.bytes_in_use -= block.bytes;
+  stats_.bytes_by_purpose[static_cast<std::size_t>(*block.purpose)] -= block.bytes;
+  block.purpose.reset();
+  add_unused(found);
+}
+
+// The rest of this part is under the lock. The smallest that is large enough, the lowest address first; end(): none.
+CachingAllocator::Blocks::iterator CachingAllocator::unused_block(MemoryPool pool, std::size_t bytes) {
+  const auto found = unused_.lower_bound({pool, bytes, nullptr});
+  if (found == unused_.end() || std::get<0>(*found) != pool) return blocks_.end();
+  if (!source_->is_cut() && std::get<1>(*found) != bytes) return blocks_.end();
+  return blocks_.find(std::get<2>(*found));
+}
+
+// end(): the memory is not there.
+CachingAllocator::Blocks::iterator CachingAllocator::add_segment(MemoryPool pool, std::size_t bytes) {
+  auto* const address = static_cast<std::byte*>(source_->allocate(bytes));
+  if (address == nullptr) return blocks_.end();
+  ++stats_.system_allocations;
+  stats_.bytes_reserved += bytes;
+  const auto block =
+      blocks_.emplace(address, Block{.bytes = bytes, .pool = pool, .begins_segment = true, .purpose = {}}).first;
+  unused_.insert({pool, bytes, address});
+  return block;
+}
+
+// What a block has beyond `bytes` becomes a block of its own.
+void CachingAllocator::cut(Blocks::iterator block, std::size_t bytes) {
+  const std::size_t rest = block->second.bytes - bytes;
+  if (rest == 0) return;
+  block->second.bytes = bytes;
+  const auto tail =
+      blocks_.emplace_hint(std::next(block), block->first + bytes,
+                           Block{.bytes = rest, .pool = block->second.pool, .begins_segment = false, .purpose = {}});
+  unused_.insert({tail->second.pool, rest, tail->first});
+}
+
+// Joins it to unused neighbours of its segment.
+void CachingAllocator::add_unused(Blocks::iterator block) {
+  const auto join_next = [this](Blocks::iterator first) {
+    const auto next = std::next(first);
+    if (next == blocks_.end() || next->second.begins_segment || next->second.purpose) return;
+    unused_.erase({next->second.pool, next->second.bytes, next->first});
+    first->second.bytes += next->second.bytes;
+    blocks_.erase(next);
+  };
+  join_next(block);
+  if (!block->second.begins_segment) {
+    const auto before = std::prev(block);
+    if (!before->second.purpose) {
+      unused_.erase({before->second.pool, before->second.bytes, before->first});
+      join_next(before);
+      block = before;
+    }
+  }
+  unused_.insert({block->second.pool, block->second.bytes, block->first});
+}
+
+// Those that are unused from end to end.
+void CachingAllocator::release_segments(MemoryPool pool) {
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    const auto next = std::next(block);
+    const bool ends_segment = next == blocks_.end() || next->second.begins_segment;
+    if (block->second.pool == pool && block->second.begins_segment && ends_segment && !block->second.purpose) {
+      unused_.erase({pool, block->second.bytes, block->first});
+      stats_.bytes_reserved -= block->second.bytes;
+      source_->release(block->first);
+      blocks_.erase(block);
+    }
+    block = next;
+  }
 }
 
 MemoryPool CachingAllocator::make_pool() {
@@ -103,20 +173,17 @@ MemoryPool CachingAllocator::make_pool() {
 
 void CachingAllocator::trim(MemoryPool pool) {
   const std::lock_guard lock(mutex_);
-  release_cached(pool);
+  release_segments(pool);
 }
 
-// Under the lock.
-void CachingAllocator::release_cached(MemoryPool pool) {
-  for (auto& [key, cached] : cached_) {
-    if (key.first != pool) continue;
-    for (void* address : cached) {
-      source_->release(address);
-      blocks_.erase(address);
-      stats_.bytes_reserved -= key.second;
-    }
-    cached.clear();
-  }
+void CachingAllocator::reserve(MemoryPool pool, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > 0) add_segment(pool, rounded(bytes));  // blocks get segments of their own where it is not there
+}
+
+void CachingAllocator::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  stats_.bytes_peak = stats_.bytes_in_use;
 }
 
 void CachingAllocator::count_outside(MemoryPurpose purpose, std::size_t bytes) {

@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
-#include <unordered_map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,8 @@ class MemorySource {
   // Waits until the device has ended with it.
   virtual void release(void* address) noexcept = 0;
   virtual Capacity capacity() const = 0;
+  // Whether blocks are cut from larger ones. The heap does that by itself, and sanitizers watch the ends of its blocks.
+  virtual bool is_cut() const { return true; }
 };
 
 class CachingAllocator {
@@ -70,15 +74,20 @@ class CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  // A block of at least `bytes`, aligned to 64. Thread-safe. Blocks are rounded up to eighths of a power of two and
-  // reused only for requests of the same rounded size, so that reuse is the same in every step. Counts for the purpose
-  // of the innermost MemoryScope, and comes from the pool of the innermost MemoryPoolScope. When the memory is not
-  // there, gives back what lies unused in the shared pool and tries again; throws lockstep::Error with table() when it
-  // is still not there.
+  // A block of at least `bytes`, aligned to 64. Thread-safe. It is the smallest unused one that is large enough, cut to
+  // size; where blocks are not cut, one of the same size, rounded up to eighths of a power of two. Either way a step
+  // that repeats the requests of the one before finds the same addresses. Counts for the purpose of the innermost
+  // MemoryScope, and comes from the pool of the innermost MemoryPoolScope. When the memory is not there, gives back
+  // what lies unused in the shared pool and tries again; throws lockstep::Error with table() when it is still not
+  // there.
   void* allocate(std::size_t bytes);
   void release(void* address) noexcept;
   // A pool of its own, for a MemoryPoolScope.
   MemoryPool make_pool();
+  // Asks the system for one stretch of so many bytes for `pool`, in which its blocks then lie close together.
+  void reserve(MemoryPool pool, std::size_t bytes);
+  // Starts a new measurement of bytes_peak.
+  void reset_peak();
   // Gives back to the system what lies unused in `pool`. The device must have ended with it.
   void trim(MemoryPool pool);
   // Memory of the same device that a library took by itself.
@@ -88,20 +97,27 @@ class CachingAllocator {
   std::string table() const;
 
  private:
+  // Part of a segment, which is what came from the source. Neighbours that are both unused become one.
   struct Block {
-    std::size_t rounded_bytes;
-    MemoryPurpose purpose;
+    std::size_t bytes;
     MemoryPool pool;
+    bool begins_segment;
+    std::optional<MemoryPurpose> purpose;  // unset: unused
   };
-  using Key = std::pair<MemoryPool, std::size_t>;  // pool and rounded size
+  using Blocks = std::map<std::byte*, Block>;
 
-  void release_cached(MemoryPool pool);
+  std::size_t rounded(std::size_t bytes) const;
+  Blocks::iterator add_segment(MemoryPool pool, std::size_t bytes);
+  Blocks::iterator unused_block(MemoryPool pool, std::size_t bytes);
+  void cut(Blocks::iterator block, std::size_t bytes);
+  void add_unused(Blocks::iterator block);
+  void release_segments(MemoryPool pool);
   std::string out_of_memory(std::size_t bytes) const;
 
   std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
-  std::map<Key, std::vector<void*>> cached_;
-  std::unordered_map<void*, Block> blocks_;  // every block that came from the source
+  Blocks blocks_;                                                     // all, by address
+  std::set<std::tuple<MemoryPool, std::size_t, std::byte*>> unused_;  // the smallest first
   int pools_ = 1;
   std::size_t bytes_outside_ = 0;
   Stats stats_;

@@ -94,13 +94,18 @@ void TrainStep::prepare(const DeviceBatch& batch) {
 
 // Everything a step does but communication, without a change of any parameter: gradients of zero, a rate of zero.
 void TrainStep::plan(const DeviceBatch& batch) {
+  CachingAllocator& allocator = device_allocator(DeviceType::cuda);
+  std::size_t in_use = 0;
   arena_->begin_step();
-  for (int pass = 0; pass < 2; ++pass) {  // gradients are written, then added to
+  for (int pass = 0; pass < 3; ++pass) {  // gradients are written, then added to; then all scratch memory is there
+    in_use = allocator.stats().bytes_in_use;
+    allocator.reset_peak();
     Tape tape;
     const Tensor loss = loss_function_(batch);
     LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, pass > 0});
     tape.backward(loss, seed());
   }
+  const std::size_t activations = allocator.stats().bytes_peak - in_use;
   arena_->grads().fill_zero();
   optimizer_->begin_step(0.0);
   for (const Bucket& bucket : arena_->buckets()) finish(bucket.range);
@@ -111,7 +116,8 @@ void TrainStep::plan(const DeviceBatch& batch) {
   optimizer_->set_steps(0);
   for (const Optimizer::State& moment : optimizer_->state()) moment.values.fill_zero();  // weight decay went into it
   context().synchronize();
-  device_allocator(DeviceType::cuda).trim(MemoryPool::shared);
+  allocator.trim(MemoryPool::shared);
+  allocator.reserve(pool_, activations);
 }
 
 void TrainStep::enqueue(const NextBatch& next, double learning_rate) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <new>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "tests/support/random.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +19,7 @@ namespace {
 constexpr std::size_t kMiB = 1 << 20;
 
 // A device of 10 MiB.
-class SmallSource final : public MemorySource {
+class SmallSource : public MemorySource {
  public:
   static constexpr std::size_t kTotal = 10 * kMiB;
 
@@ -46,20 +49,101 @@ std::size_t bytes_of(const CachingAllocator& allocator, MemoryPurpose purpose) {
   return allocator.stats().bytes_by_purpose[static_cast<std::size_t>(purpose)];
 }
 
-TEST(Allocator, GivesTheSameBlockForTheSameSize) {
+TEST(Allocator, CutsTheSmallestBlockThatIsLargeEnough) {
   CachingAllocator allocator = small();
+  void* large = allocator.allocate(4 * kMiB);
+  void* middle = allocator.allocate(3 * kMiB);
+  allocator.release(large);
+  allocator.release(middle);
+  void* first = allocator.allocate(2 * kMiB);
+  EXPECT_EQ(first, middle);
+  void* rest = allocator.allocate(kMiB);
+  EXPECT_EQ(rest, static_cast<std::byte*>(middle) + 2 * kMiB);
+  EXPECT_EQ(allocator.allocate(4 * kMiB), large);
+  EXPECT_EQ(allocator.stats().system_allocations, 2);
+  EXPECT_EQ(allocator.stats().bytes_in_use, 7 * kMiB);
+  EXPECT_EQ(allocator.stats().bytes_reserved, 7 * kMiB);
+  for (void* block : {first, rest, large}) allocator.release(block);
+  EXPECT_EQ(allocator.stats().bytes_in_use, 0u);
+  EXPECT_EQ(allocator.stats().bytes_peak, 7 * kMiB);
+  EXPECT_EQ(allocator.allocate(3 * kMiB), middle) << "what was cut is whole again";
+  allocator.release(middle);
+  allocator.reset_peak();
+  EXPECT_EQ(allocator.stats().bytes_peak, 0u);
+}
+
+TEST(Allocator, ASourceThatIsNotCutGivesTheSameBlockForTheSameSize) {
+  class Heap final : public SmallSource {
+    bool is_cut() const override { return false; }
+  };
+  CachingAllocator allocator(std::make_unique<Heap>());
   void* first = allocator.allocate(3 * kMiB);
   allocator.release(first);
   void* other = allocator.allocate(kMiB);
   EXPECT_NE(other, first);
   EXPECT_EQ(allocator.allocate(3 * kMiB), first);
   EXPECT_EQ(allocator.stats().system_allocations, 2);
-  EXPECT_EQ(allocator.stats().bytes_in_use, 4 * kMiB);
+  for (void* block : {first, other}) allocator.release(block);
+}
+
+TEST(Allocator, APoolIsItsOwnAndCanBeReserved) {
+  CachingAllocator allocator = small();
+  const MemoryPool pool = allocator.make_pool();
+  allocator.reserve(pool, 4 * kMiB);
+  allocator.reserve(pool, 400 * kMiB);  // not there: no harm
+  void* shared = allocator.allocate(2 * kMiB);
+  EXPECT_EQ(allocator.stats().system_allocations, 2);
+  std::vector<void*> blocks;
+  {
+    const MemoryPoolScope scope(pool);
+    for (int i = 0; i < 4; ++i) blocks.push_back(allocator.allocate(kMiB));
+  }
+  EXPECT_EQ(allocator.stats().system_allocations, 2);
+  for (std::size_t i = 1; i < blocks.size(); ++i) {
+    EXPECT_EQ(blocks[i], static_cast<std::byte*>(blocks[i - 1]) + kMiB);
+  }
+  for (void* block : blocks) allocator.release(block);
+  allocator.release(shared);
+  allocator.trim(MemoryPool::shared);
   EXPECT_EQ(allocator.stats().bytes_reserved, 4 * kMiB);
-  allocator.release(first);
-  allocator.release(other);
-  EXPECT_EQ(allocator.stats().bytes_in_use, 0u);
-  EXPECT_EQ(allocator.stats().bytes_peak, 4 * kMiB);
+  allocator.trim(pool);
+  EXPECT_EQ(allocator.stats().bytes_reserved, 0u);
+}
+
+TEST(Allocator, BlocksNeverOverlapAndTheSameRequestsFindTheSameAddresses) {
+  const std::vector<double> draws = testing::random_values(2000, 0, 1);
+  CachingAllocator allocator = small();
+  // Frees and allocates as drawn, from nothing to nothing.
+  const auto play = [&] {
+    std::map<std::byte*, std::size_t> held;
+    std::vector<std::byte*> addresses;
+    for (std::size_t i = 0; i + 1 < draws.size(); i += 2) {
+      if (!held.empty() && (draws[i] < 0.45 || allocator.stats().bytes_in_use > 2 * kMiB)) {
+        const auto block =
+            std::next(held.begin(), static_cast<std::int64_t>(draws[i + 1] * static_cast<double>(held.size())));
+        allocator.release(block->first);
+        held.erase(block);
+      }
+      const auto bytes = static_cast<std::size_t>(draws[i + 1] * draws[i] * kMiB);
+      auto* const address = static_cast<std::byte*>(allocator.allocate(bytes));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % 64, 0u);
+      const auto next = held.lower_bound(address);
+      EXPECT_TRUE(next == held.end() || address + bytes <= next->first);
+      EXPECT_TRUE(next == held.begin() || std::prev(next)->first + std::prev(next)->second <= address);
+      held[address] = bytes;
+      addresses.push_back(address);
+    }
+    for (const auto& [address, bytes] : held) allocator.release(address);
+    EXPECT_EQ(allocator.stats().bytes_in_use, 0u);
+    return addresses;
+  };
+  play();
+  const auto second = play();
+  const std::int64_t asked = allocator.stats().system_allocations;
+  EXPECT_EQ(play(), second);
+  EXPECT_EQ(allocator.stats().system_allocations, asked);
+  allocator.trim(MemoryPool::shared);
+  EXPECT_EQ(allocator.stats().bytes_reserved, 0u);
 }
 
 TEST(Allocator, CountsByPurpose) {
