@@ -55,7 +55,11 @@ void read_nvlinks(const Nvml& nvml, int gpu, GpuNode& node) {
   const auto links = nvml.nvlinks(gpu);
   if (!links || links->empty()) return;
   node.nvlinks = static_cast<int>(links->size());
-  node.active_nvlinks = static_cast<int>(std::count(links->begin(), links->end(), true));
+  for (int link = 0; link < node.nvlinks; ++link) {
+    if (!(*links)[static_cast<std::size_t>(link)]) continue;
+    ++node.active_nvlinks;
+    if (nvml.nvlink_peer(gpu, link).value_or(NvlinkPeer::unknown) == NvlinkPeer::cpu) ++node.cpu_nvlinks;
+  }
   const auto kind = std::find_if(kNvlinkKinds.begin(), kNvlinkKinds.end(), [&](const NvlinkKind& known) {
     return known.compute_capability == node.compute_capability;
   });

@@ -27,6 +27,7 @@ struct GpuNode {
   int compute_capability = 0;  // 90 is 9.0; 0: not known
   int nvlinks = 0;             // active or not
   int active_nvlinks = 0;
+  int cpu_nvlinks = 0;        // of the active ones, those that end at a processor
   int nvlink_generation = 0;  // 0: has none
   double nvlink_gb_s = 0.0;   // of one link, in each direction
   PcieLink pcie_now, pcie_most;

@@ -100,6 +100,18 @@ TEST_F(TopologyTest, FarEndsThatAVirtualMachineHidesAreTakenForASwitch) {
   EXPECT_NE(finding(topology, "trust counters"), nullptr);
 }
 
+TEST_F(TopologyTest, LinksToProcessorsAreCounted) {
+  auto machine = fake_machine({fake_h200(0, 6, "cpu"), fake_h200(1, 6, "cpu")});
+  machine["gpus"][0]["links"][0]["peer"] = "00000000:29:00.0";
+  machine["gpus"][1]["links"][0]["peer"] = "00000000:19:00.0";
+  machine["gpus"][1]["links"][5]["active"] = false;
+  const Topology topology = read(machine);
+  EXPECT_EQ(topology.gpus[0].cpu_nvlinks, 5);
+  EXPECT_EQ(topology.gpus[1].cpu_nvlinks, 4);
+  EXPECT_EQ(topology.pairs[0].path, GpuPath::nvlink);
+  EXPECT_EQ(topology.pairs[0].nvlinks, 1);
+}
+
 TEST_F(TopologyTest, PartialLinksAreAFault) {
   auto machine = fake_machine({fake_h200(0), fake_h200(1)});
   for (const int link : {2, 3, 17}) machine["gpus"][1]["links"][static_cast<std::size_t>(link)]["active"] = false;

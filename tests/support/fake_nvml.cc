@@ -213,12 +213,12 @@ int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* state) {
   *state = found->value("active", true) ? 1 : 0;
   return kSuccess;
 }
-// "peer" of a link: "switch", "hidden" (in a virtual machine), or the bus id of a GPU.
+// "peer" of a link: "switch", "cpu", "hidden" (in a virtual machine), or the bus id of a GPU.
 int nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned link, int* type) {
   const json* found = link_of(device, link);
   if (found == nullptr) return kInvalidArgument;
   const std::string peer = found->value("peer", "hidden");
-  *type = peer == "switch" ? 2 : peer == "hidden" ? 255 : 0;
+  *type = peer == "switch" ? 2 : peer == "cpu" ? 1 : peer == "hidden" ? 255 : 0;
   return kSuccess;
 }
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, PciInfo* info) {
@@ -226,7 +226,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, PciInfo* in
   if (found == nullptr) return kInvalidArgument;
   const std::string peer = found->value("peer", "hidden");
   if (peer == "hidden") return kNotSupported;
-  return give_bus_id(peer == "switch" ? json("00000000:DA:00.0") : json(peer), info);
+  return give_bus_id(peer == "switch" ? "00000000:DA:00.0" : peer == "cpu" ? "00000004:04:00.0" : json(peer), info);
 }
 
 int nvmlDeviceGetTopologyCommonAncestor(void* a, void* b, int* level) {

@@ -1,0 +1,42 @@
+#include "cli/claims_command.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/arguments.h"
+#include "cli/claims_text.h"
+#include "cli/json_file.h"
+#include "framework/interconnect/claims.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct ClaimsArguments {
+  bool page = false;
+  std::string json;
+};
+
+}  // namespace
+
+std::function<int(char** argv)> add_claims_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("claims", "What introductions to NVLink repeat, what is right, and what this machine shows");
+  auto arguments = std::make_shared<ClaimsArguments>();
+  command->add_flag("--page", arguments->page, "write the page docs/claims.md, which says nothing of this machine");
+  command->add_option("--json", arguments->json, "write everything to this file")->check(whole_value<std::string>);
+
+  return [arguments](char** /*argv*/) {
+    if (arguments->page) {
+      fmt::print("{}", claims_page());
+      return 0;
+    }
+    const std::vector<ClaimAnswer> answers = answer_claims({.topology = read_topology()});
+    fmt::print("{}", claims_text(answers));
+    if (!arguments->json.empty()) write_json_file("--json", arguments->json, {{"claims", claims_json(answers)}});
+    return 0;
+  };
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,12 @@
+// lockstep claims
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace lockstep::cli {
+
+// See add_train_command.
+std::function<int(char** argv)> add_claims_command(CLI::App& app);
+
+}  // namespace lockstep::cli
