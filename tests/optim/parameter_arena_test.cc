@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/core/context.h"
+#include "tests/support/bf16_value.h"
 
 namespace lockstep {
 namespace {
@@ -25,16 +26,6 @@ class ArenaTest : public ::testing::Test {
       owned_.push_back(std::make_unique<Parameter>("p" + std::to_string(owned_.size()),
                                                    Tensor::from_host(std::span<const float>(values), shape), decay));
       order_.push_back(owned_.back().get());
-    }
-  }
-
-  // As in a context of bf16, which only a GPU has: forward reads copies.
-  void read_as_bf16() {
-    for (Parameter* parameter : order_) {
-      Tensor copy = Tensor::empty(parameter->master.shape(), DType::bf16);
-      copy.set_variable(parameter->value.variable());
-      parameter->value = copy;
-      parameter->refresh_value();
     }
   }
 
@@ -75,7 +66,7 @@ TEST_F(ArenaTest, MasterAndValueAreOneUnlessForwardReadsBf16) {
 
 TEST_F(ArenaTest, Bf16ValuesAndGradientsAreSlicesOfTheirOwn) {
   make({{30, 50}, {10}, {}});
-  read_as_bf16();
+  for (Parameter* parameter : order_) testing::read_as_bf16(*parameter);
   const ParameterArena arena(order_, {}, DType::bf16);
   EXPECT_EQ(arena.masters().dtype(), DType::f32);
   EXPECT_EQ(arena.values().dtype(), DType::bf16);
@@ -169,8 +160,7 @@ TEST_F(ArenaTest, RefusesNoParametersMixedTypesAndNoCap) {
   EXPECT_THROW(ParameterArena(order_, {}, DType::f64), std::invalid_argument);
   EXPECT_THROW(ParameterArena(order_, {}, DType::i32), std::invalid_argument);
   make({{10}});
-  read_as_bf16();
-  order_[0]->value = order_[0]->master;
+  testing::read_as_bf16(*order_[1]);
   EXPECT_THROW(ParameterArena{order_}, std::invalid_argument);
   order_.resize(1);
   Parameter other("other", Tensor::zeros({4}, DType::f64), true);

@@ -19,6 +19,11 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/distributed/local_group.h"
+#include "framework/nn/layers.h"
+#include "framework/train/restore.h"
+#include "kernels/bfloat16.h"
+#include "tests/support/bf16_value.h"
 #include "tests/support/seed.h"
 
 namespace lockstep {
@@ -412,6 +417,20 @@ TEST_F(CheckpointTest, WrongArgumentsAreRefusedBeforeAnythingIsWritten) {
   thrown_by<std::invalid_argument>([&] { save_checkpoint(run_, {.step = -1}, {}); });
   thrown_by<std::invalid_argument>([&] { save_checkpoint(run_, {.step = 1}, {}, -1); });
   EXPECT_TRUE(fs::is_empty(run_));
+}
+
+TEST_F(CheckpointTest, RestoringRefreshesValuesThatAreCopies) {
+  Linear saved(3, 2);
+  save_checkpoint(run_, {.step = 7}, model_tensors(saved));
+  Linear restored(3, 2);
+  for (Parameter* parameter : restored.parameters()) testing::read_as_bf16(*parameter);
+  EXPECT_EQ(restore(run_, restored, {}, *make_local_groups(1).front()), 7);
+  for (const Parameter* parameter : restored.parameters()) {
+    const std::vector<float> masters = parameter->master.to_host<float>();
+    const std::vector<bfloat16> values = parameter->value.to_host<bfloat16>();
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i].bits, bfloat16_of(masters[i]).bits);
+  }
+  expect_equal(model_tensors(saved), model_tensors(restored));
 }
 
 class Net : public Module {
