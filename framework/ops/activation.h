@@ -1,4 +1,4 @@
-// Activation functions, elementwise; x of any shape, f32 or f64.
+// Activation functions, elementwise; x of any shape, f32, bf16 or f64.
 #pragma once
 
 #include "framework/core/tensor.h"

@@ -1,4 +1,4 @@
-// Elementwise ops on tensors of one shape and type (f32, f64).
+// Elementwise ops on tensors of one shape and type (f32, bf16 or f64).
 #pragma once
 
 #include "framework/core/tensor.h"

@@ -7,7 +7,7 @@ namespace lockstep {
 
 using kernels::Pool2dParams;
 
-// The largest element of each window. x (N, H, W, C) f32 or f64 -> (N, OH, OW, C) with
+// The largest element of each window. x (N, H, W, C) f32, bf16 or f64 -> (N, OH, OW, C) with
 // OH = (H + 2 padding - kernel) / stride + 1. Of equals the first gets the gradient. Saves x.
 // Throws std::invalid_argument where a window is larger than the padded image, or a padding than half a window.
 Tensor max_pool2d(const Tensor& x, const Pool2dParams& params);

@@ -1,5 +1,5 @@
-// Reductions of all elements to a scalar (rank 0) of the same type; x of any shape, f32 or f64. The result does not
-// depend on the number of threads.
+// Reductions of all elements to a scalar (rank 0) of the same type; x of any shape, f32, bf16 or f64. The result does
+// not depend on the number of threads.
 #pragma once
 
 #include "framework/core/tensor.h"

@@ -5,9 +5,10 @@
 
 namespace lockstep {
 
-// Mean over N of the cross-entropy of softmax(logits) with the labels, a scalar of the logits' type; each target is
-// 1 - label_smoothing at the label plus label_smoothing / V everywhere (Szegedy et al., 2016, as in PyTorch). The loss
-// of no rows is 0, so that a rank without samples adds nothing. logits (N, V) f32 or f64, labels (N) i32.
+// Mean over N of the cross-entropy of softmax(logits) with the labels, a scalar, f64 for logits of f64 and else f32;
+// each target is 1 - label_smoothing at the label plus label_smoothing / V everywhere (Szegedy et al., 2016, as in
+// PyTorch). The loss of no rows is 0, so that a rank without samples adds nothing. logits (N, V) f32, bf16 or f64,
+// labels (N) i32.
 //
 // Saves the logits and one number a row; backward writes the gradient over the logits. So hand them over by std::move,
 // and read them elsewhere (count_correct) before: the tape refuses an op that reads them too. Where another handle

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,54 @@ void expect_the_cpus_losses(const std::string& options) {
 
 TEST(Gpu, MlpHasTheLossesOfTheCpu) { expect_the_cpus_losses("mlp --dropout 0.2 --clip 1 --weight-decay 0.01"); }
 TEST(Gpu, LenetHasTheLossesOfTheCpu) { expect_the_cpus_losses("lenet --dropout 0.1 --optimizer adamw"); }
+
+// Rounding to bf16 moves these losses, which fall from 2.3, by some thousandths.
+void expect_near_in_bf16(const std::vector<double>& a, const std::vector<double>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 0.02) << "step " << i + 1;
+  EXPECT_NE(a, b) << "nothing was rounded";
+}
+
+TEST(Gpu, Bf16HasNearlyTheLossesOfF32) {
+  SKIP_WITHOUT_GPUS(1);
+  const TemporaryDirectory runs;
+  const std::string one = "mlp --lr 0.01 --device cuda --ranks 1 ";
+  const std::string two = "mlp --lr 0.01 --device cuda --ranks 2 ";
+  const std::vector<double> f32 = losses_on(one, runs / "f32");
+  int run = 0;
+  for (const std::string options : {"--precision bf16", "--precision bf16 --grad-dtype bf16", "--grad-dtype bf16",
+                                    "--precision bf16 --grad-dtype bf16 --accumulate 2 --clip 1"}) {
+    expect_near_in_bf16(losses_on(one + options, runs / std::to_string(++run)), f32);
+    if (gpus() >= 2) expect_near_in_bf16(losses_on(two + options, runs / std::to_string(++run)), f32);
+  }
+}
+
+// Checkpoints hold f32 masters, whatever a run computes in.
+TEST(Gpu, ACheckpointServesEitherPrecision) {
+  SKIP_WITHOUT_GPUS(1);
+  const TemporaryDirectory runs;
+  const std::vector<double> f32 = losses_on("mlp --lr 0.01 --device cuda --ranks 1", runs / "whole");
+  for (const std::string from : {"f32", "bf16"}) {
+    const std::string run = runs / from;
+    const std::string started = "train mlp --lr 0.01 --device cuda --ranks 1 --synthetic --global-batch 64 --steps 12";
+    ASSERT_EQ(run_gpu_command(started + " --precision " + from + " --out " + run).code, 0);
+    double accuracies[2] = {};
+    for (const std::string in : {"f32", "bf16"}) {
+      const std::string json = runs / (from + in + ".json");
+      const CommandResult result = run_gpu_command("eval mlp --synthetic --device cuda --ranks 1 --precision " + in +
+                                                   " --checkpoint " + run + " --json " + json);
+      ASSERT_EQ(result.code, 0) << result.err;
+      accuracies[in == "f32" ? 0 : 1] = nlohmann::json::parse(std::ifstream(json)).at("accuracy");
+    }
+    EXPECT_GT(accuracies[0], 0.5);
+    EXPECT_NEAR(accuracies[1], accuracies[0], 0.02);
+    const std::string other = from == "f32" ? "bf16" : "f32";
+    const CommandResult resumed =
+        run_gpu_command("train mlp --device cuda --ranks 1 --steps 20 --precision " + other + " --resume " + run);
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+    expect_near_in_bf16(losses_of(run), f32);
+  }
+}
 
 TEST(Gpu, AllVisibleOnesAreUsedByDefault) {
   SKIP_WITHOUT_GPUS(1);
