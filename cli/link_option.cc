@@ -12,6 +12,7 @@
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
 #include "framework/interconnect/link_probe.h"
+#include "framework/interconnect/topology.h"
 
 namespace lockstep::cli {
 namespace {
@@ -35,7 +36,12 @@ LinkProof probe(LinkMode mode, World& world) {
   if (!world.environment().single_host()) return unproven("the ranks are on several hosts");
   const auto counters = counters_of_own_gpu(world.group(), /*pcie=*/true);
   if (!counters) return unproven("the ranks are on CPUs, whose bytes take no link between GPUs");
-  return probe_link(mode, world.group(), *counters);
+  LinkProof proof = probe_link(mode, world.group(), *counters);
+  if (proof.verdict == Verdict::contradicted && mode == LinkMode::nvlink) {
+    const std::string unlinked = read_topology().unlinked_pairs();
+    if (!unlinked.empty()) proof.reason += "; NVLink does not join GPUs " + unlinked;
+  }
+  return proof;
 }
 
 std::string describe(const ByteCount& sent, const ByteCount& received) {

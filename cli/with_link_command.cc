@@ -114,9 +114,9 @@ int run(const WithLinkArguments& arguments) {
   counters.started();
   const int code = process.wait();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  LinkProof proof = judge_program(policy.mode, counters.ended());
-  if (proof.gpus.empty() && !counters.why_none().empty()) proof.reason = counters.why_none();
   const NcclLog log = logs.read();
+  LinkProof proof = judge_program(policy.mode, counters.ended(), log.avoids_nvlink());
+  if (proof.gpus.empty() && !counters.why_none().empty()) proof.reason = counters.why_none();
   if (const std::string doubt = contradiction(policy, log); !doubt.empty() && proof.verdict == Verdict::proven) {
     proof.verdict = Verdict::unproven;
     proof.reason += "; but " + doubt;

@@ -1,6 +1,7 @@
 #include "framework/interconnect/link_counters.h"
 
 #include <fmt/core.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,44 +35,44 @@ ByteCount difference(const NvmlAnswer<std::uint64_t>& before, const NvmlAnswer<s
   return {*after - *before, {}};
 }
 
-// The NVLink bytes of one direction: one field, or one for each link.
+// The NVLink bytes of one direction, in the first of the ways to count that the GPU answers.
 class NvlinkCounter {
  public:
-  // The first of the ways to count that the GPU answers: payload of all links, payload by link, bytes by link (NVLink
-  // 5).
   NvlinkCounter(const Nvml& nvml, int gpu, NvmlField payload_kib, unsigned bytes_id) : nvml_(nvml), gpu_(gpu) {
-    std::vector<NvmlField> by_link;
-    std::vector<NvmlField> bytes_by_link;
+    std::vector<NvmlField> payload_by_link;
+    std::vector<NvmlField> bytes_by_link;  // NVLink 5
     const auto links = nvml.nvlinks(gpu);
-    for (std::size_t link = 0; links && link < links->size(); ++link) {
+    for (unsigned link = 0; links && link < links->size(); ++link) {
       if (!(*links)[link]) continue;
-      by_link.push_back({payload_kib.id, static_cast<unsigned>(link)});
-      bytes_by_link.push_back({bytes_id, static_cast<unsigned>(link)});
+      payload_by_link.push_back({payload_kib.id, link});
+      bytes_by_link.push_back({bytes_id, link});
     }
-    fields_ = {payload_kib};
-    if (sum()) return;
-    for (auto& [fields, unit] : {std::pair{by_link, 1024U}, std::pair{bytes_by_link, 1U}}) {
-      if (fields.empty()) continue;
-      const auto [former_fields, former_unit] = std::pair{std::exchange(fields_, fields), std::exchange(unit_, unit)};
-      if (sum()) return;
-      fields_ = former_fields, unit_ = former_unit;
+    const std::vector<NvmlField> payload{payload_kib};
+    for (const Source& way : {Source{payload, 1024}, Source{payload_by_link, 1024}, Source{bytes_by_link, 1}}) {
+      source_ = way;
+      if (!way.fields.empty() && sum()) return;
     }
+    source_ = {payload, 1024};  // which says why not
   }
 
   NvmlAnswer<std::uint64_t> sum() const {
     std::uint64_t total = 0;
-    for (const auto& value : nvml_.read(gpu_, fields_)) {
+    for (const auto& value : nvml_.read(gpu_, source_.fields)) {
       if (!value) return value;
-      total += *value * unit_;
+      total += *value * source_.unit_bytes;
     }
     return {total, {}};
   }
 
  private:
+  struct Source {
+    std::vector<NvmlField> fields;
+    std::uint64_t unit_bytes = 1;
+  };
+
   const Nvml& nvml_;
   int gpu_;
-  std::vector<NvmlField> fields_;
-  std::uint64_t unit_ = 1024;
+  Source source_;
 };
 
 // The PCIe bytes of both directions, as far as they were sampled.
@@ -107,6 +108,7 @@ class Watch {
   Watch(std::chrono::milliseconds period, std::function<void(bool at_edge)> look) : look_(std::move(look)) {
     look_(true);
     thread_ = std::thread([this, period] {
+      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), -10);  // it must not be late; where that is allowed
       std::unique_lock lock(mutex_);
       while (!stopped_.wait_for(lock, period, [this] { return stop_; })) look_(false);
     });
@@ -157,7 +159,7 @@ class NvmlLinkCounters final : public LinkCounters {
     LinkTraffic traffic;
     traffic.nvlink_sent = difference(sent_before_, sent_.sum());
     traffic.nvlink_received = difference(received_before_, received_.sum());
-    traffic.nvlink_active = active_ || any_active_link();
+    traffic.nvlink_active = active_ || any_active_link() || traffic.nvlink_sent.value_or(0) > 0;
     if (!traffic.nvlink_active) traffic.nvlink_sent = traffic.nvlink_received = {0, {}};
     watch_.reset();
     traffic.pcie_sent = pcie_ ? pcie_->sent() : unreadable("not counted");
@@ -167,10 +169,8 @@ class NvmlLinkCounters final : public LinkCounters {
   }
 
  private:
-  bool any_active_link() const {
-    const auto links = nvml_->nvlinks(gpu_);
-    return !links || std::find(links->begin(), links->end(), true) != links->end();
-  }
+  // Or that nobody can tell.
+  bool any_active_link() const { return has_active_nvlink(*nvml_, gpu_).value_or(true); }
 
   void look(bool at_edge) {
     if (pcie_) pcie_->sample();

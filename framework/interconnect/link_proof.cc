@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kWithin = 0.02;        // NVLink's share of the probe's bytes
 constexpr double kNothing = 0.01;       // what counts as no bytes
-constexpr double kPcieShare = 0.5;      // from here on, PCIe carried the bytes
+constexpr double kMuch = 0.5;           // of the bytes: more than anything but them would make
+constexpr double kAll = 0.9;            // what counts as all of them, where a count includes the protocol
 constexpr double kMostOverhead = 2.05;  // protocols with flags send each byte twice
 constexpr double kMib = 1024.0 * 1024.0;
 constexpr double kLeastTraining = 64 * kMib;  // below, other collectives count too
@@ -32,10 +33,9 @@ Extremes extremes(double a, double b) { return {std::min(a, b), std::max(a, b)};
 
 double number(const ByteCount& count) { return static_cast<double>(count.value_or(0)); }
 
-// Whether PCIe saw at least its share of `bytes` in both directions.
-bool pcie_saw(const LinkTraffic& traffic, double bytes) {
-  return traffic.pcie_sent && traffic.pcie_received &&
-         extremes(number(traffic.pcie_sent), number(traffic.pcie_received)).low >= kPcieShare * bytes;
+// What PCIe saw of the bytes in the direction in which it saw less; 0 where it cannot be read.
+double pcie_share(const LinkTraffic& gpu, double bytes) {
+  return extremes(number(gpu.pcie_sent), number(gpu.pcie_received)).low / bytes;
 }
 
 std::string shown(const char* link, const ByteCount& sent, const ByteCount& received, double bytes) {
@@ -48,11 +48,12 @@ Judgement judge_nvlink(const LinkTraffic& gpu, double bytes, bool nvls) {
   const auto [low, high] = extremes(number(gpu.nvlink_sent) / bytes, number(gpu.nvlink_received) / bytes);
   const std::string seen = shown("NVLink", gpu.nvlink_sent, gpu.nvlink_received, bytes);
   const bool in_range = low >= 1 - kWithin && high <= 1 + kWithin;
-  if (in_range && pcie_saw(gpu, bytes)) {
+  const double pcie = pcie_share(gpu, bytes);
+  if (in_range && pcie >= kMuch) {
     return {Verdict::contradicted, shown("PCIe", gpu.pcie_sent, gpu.pcie_received, bytes) + ", beside NVLink"};
   }
   if (in_range) return {Verdict::proven, seen};
-  if (high == 0 && !pcie_saw(gpu, bytes)) {
+  if (high == 0 && pcie < kMuch) {
     return {Verdict::unproven, "the NVLink counters stand still, and PCIe did not carry the bytes either"};
   }
   if (nvls && low > kNothing) return {Verdict::unproven, seen + ": NVLS sends other amounts than a ring"};
@@ -62,19 +63,16 @@ Judgement judge_nvlink(const LinkTraffic& gpu, double bytes, bool nvls) {
 
 Judgement judge_no_nvlink(const LinkTraffic& gpu, double bytes) {
   if (!gpu.nvlink_active) return {Verdict::proven, "the GPU has no active NVLink"};
-  const auto [low, high] = extremes(number(gpu.nvlink_sent), number(gpu.nvlink_received));
-  const std::string seen = shown("NVLink", gpu.nvlink_sent, gpu.nvlink_received, bytes);
-  if (high > kNothing * bytes) return {Verdict::contradicted, seen};
-  const bool pcie_moved = number(gpu.pcie_sent) > 0 && number(gpu.pcie_received) > 0;
-  const ByteCount& pcie = gpu.pcie_sent ? gpu.pcie_received : gpu.pcie_sent;
-  if (pcie_moved && !pcie_saw(gpu, bytes)) {
-    return {Verdict::contradicted,
-            fmt::format("{}, and {}", seen, shown("PCIe", gpu.pcie_sent, gpu.pcie_received, bytes))};
-  }
-  if (high == 0 && !pcie_moved) {
-    return {Verdict::unproven,
-            fmt::format("the NVLink counters stand still, and PCIe does not show that the bytes went there ({})",
-                        pcie ? "its counters stand still too" : pcie.why_not)};
+  const double nvlink = extremes(number(gpu.nvlink_sent), number(gpu.nvlink_received)).high;
+  std::string seen = shown("NVLink", gpu.nvlink_sent, gpu.nvlink_received, bytes);
+  if (nvlink > kNothing * bytes) return {Verdict::contradicted, seen};
+  const double pcie = pcie_share(gpu, bytes);
+  const ByteCount& count = gpu.pcie_sent ? gpu.pcie_received : gpu.pcie_sent;
+  seen +=
+      count ? ", " + shown("PCIe", gpu.pcie_sent, gpu.pcie_received, bytes) : ", PCIe is not known: " + count.why_not;
+  if (pcie > 0 && pcie < kMuch) return {Verdict::contradicted, seen};
+  if (nvlink == 0 && pcie < kAll) {
+    return {Verdict::unproven, seen + ": nothing shows that the NVLink counters would have moved"};
   }
   return {Verdict::proven, seen};
 }
@@ -163,6 +161,7 @@ LinkProof judge_probe(LinkMode mode, double wire_bytes, std::vector<LinkTraffic>
 LinkProof judge_training(const LinkProof& probe, double wire_bytes, std::vector<LinkTraffic> ranks) {
   const bool over_nvlink = probe.over_nvlink;
   const auto decide = [&](Verdict verdict, std::string reason) {
+    if (verdict == Verdict::contradicted && probe.mode == LinkMode::automatic) verdict = Verdict::unproven;
     return proof_of(probe.mode, wire_bytes, std::move(ranks), {verdict, std::move(reason)}, over_nvlink);
   };
   if (probe.verdict != Verdict::proven) return decide(Verdict::unproven, "the probe before it: " + probe.reason);
@@ -180,7 +179,7 @@ LinkProof judge_training(const LinkProof& probe, double wire_bytes, std::vector<
   return decide(Verdict::proven, seen);
 }
 
-LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus) {
+LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus, bool nccl_avoids_nvlink) {
   const Sums sums = sum_up(gpus);
   const double all = sums.nvlink() + sums.pcie;
   const auto decide = [&](Verdict verdict, std::string reason, bool over_nvlink = false) {
@@ -202,6 +201,9 @@ LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus) {
     return decide(Verdict::unproven, seen + ": PCIe also carries what the program reads");
   }
   if (wants_nvlink) return decide(Verdict::contradicted, seen);
+  if (sums.nvlink() == 0 && !nccl_avoids_nvlink) {
+    return decide(Verdict::unproven, seen + ": nothing shows that the NVLink counters would have moved");
+  }
   if (sums.nvlink() > kMostStray) {
     return decide(Verdict::unproven, seen + ": it may be all that the GPUs sent each other");
   }

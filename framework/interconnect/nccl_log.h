@@ -21,6 +21,8 @@ struct NcclLog {
   // Adds what `log` says. Lines that are not NCCL's, or broken, say nothing.
   void read(std::istream& log);
   bool empty() const { return p2p + shm + net == 0; }
+  // All its connections are of kinds that cannot take NVLink.
+  bool avoids_nvlink() const { return !empty() && p2p == 0 && nvls_channels == 0; }
   // "P2P 32, SHM 0, NET 0 connections; 0 NVLS channels"
   std::string to_string() const;
 };

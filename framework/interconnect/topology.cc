@@ -198,9 +198,12 @@ bool Topology::has_fault() const {
                      [](const TopologyFinding& finding) { return finding.kind == TopologyFinding::Kind::fault; });
 }
 
-NvlinkPresence Topology::nvlink() const {
-  const bool any = std::any_of(pairs.begin(), pairs.end(), [](const GpuPair& pair) { return pair.nvlinks > 0; });
-  return any ? NvlinkPresence::present : NvlinkPresence::absent;
+std::string Topology::unlinked_pairs() const {
+  std::string names;
+  for (const GpuPair& pair : pairs) {
+    if (pair.nvlinks == 0) names += fmt::format("{}{}-{}", names.empty() ? "" : ", ", pair.a, pair.b);
+  }
+  return names;
 }
 
 TopologySources TopologySources::of_host() { return {.nvml = Nvml::open(), .nccl = NcclSettings::of_process()}; }
@@ -232,15 +235,25 @@ Topology read_topology(const TopologySources& sources) {
   return topology;
 }
 
+NvmlAnswer<bool> has_active_nvlink(const Nvml& nvml, int gpu) {
+  const auto links = nvml.nvlinks(gpu);
+  if (!links) return {std::nullopt, links.why_not};
+  const bool any = std::find(links->begin(), links->end(), true) != links->end();
+  constexpr int kVirtualGpu = 2;
+  if (!any && nvml.virtualization(gpu).value_or(0) == kVirtualGpu) return {std::nullopt, "it is a virtual GPU"};
+  return {any, {}};
+}
+
 NvlinkPresence nvlink_presence() {
   const auto nvml = Nvml::open();
   if (!nvml) return NvlinkPresence::unknown;
+  NvlinkPresence presence = NvlinkPresence::absent;
   for (int gpu = 0; gpu < (*nvml)->gpu_count(); ++gpu) {
-    const auto links = (*nvml)->nvlinks(gpu);
-    if (!links) return NvlinkPresence::unknown;
-    if (std::find(links->begin(), links->end(), true) != links->end()) return NvlinkPresence::present;
+    const auto active = has_active_nvlink(**nvml, gpu);
+    if (active && *active) return NvlinkPresence::present;
+    if (!active) presence = NvlinkPresence::unknown;
   }
-  return NvlinkPresence::absent;
+  return presence;
 }
 
 }  // namespace lockstep

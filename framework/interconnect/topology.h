@@ -79,7 +79,8 @@ struct Topology {
   std::vector<TopologyFinding> findings;
 
   bool has_fault() const;
-  NvlinkPresence nvlink() const;
+  // "0-2, 1-2": the pairs that NVLink does not join.
+  std::string unlinked_pairs() const;
 };
 
 // Where it is read from: other roots than those of this host are for tests.
@@ -92,7 +93,9 @@ struct TopologySources {
 
 Topology read_topology(const TopologySources& sources = TopologySources::of_host());
 
-// By the GPUs of this host alone.
+// Whether a GPU has an active NVLink; a virtual GPU (vGPU) does not tell.
+NvmlAnswer<bool> has_active_nvlink(const Nvml& nvml, int gpu);
+// Whether any GPU of this host has.
 NvlinkPresence nvlink_presence();
 
 }  // namespace lockstep

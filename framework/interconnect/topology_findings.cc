@@ -56,7 +56,6 @@ void look_at_gpu(const GpuNode& gpu, std::size_t index, Findings& findings) {
 }
 
 void look_at_pairs(const Topology& topology, Findings& findings) {
-  std::vector<std::string> unlinked;
   std::vector<std::string> far;
   for (const GpuPair& pair : topology.pairs) {
     const std::string name = fmt::format("{}-{}", pair.a, pair.b);
@@ -65,12 +64,12 @@ void look_at_pairs(const Topology& topology, Findings& findings) {
           {Kind::fault, fmt::format("GPUs {}: joined by NVLink, but no peer access: {}", name, pair.peer_obstacle),
            "NCCL stages between them; see the driver's registry keys, and that all GPUs are in one container"});
     }
-    if (pair.nvlinks == 0) unlinked.push_back(name);
     if (pair.path == GpuPath::staged && pair.peer_obstacle.empty()) far.push_back(name);
   }
-  if (!unlinked.empty() && unlinked.size() < topology.pairs.size()) {
-    findings.push_back({Kind::warning,
-                        fmt::format("only some pairs have NVLink; without: {}", fmt::join(unlinked, ", ")),
+  const bool any_linked =
+      std::any_of(topology.pairs.begin(), topology.pairs.end(), [](const GpuPair& pair) { return pair.nvlinks > 0; });
+  if (const std::string unlinked = topology.unlinked_pairs(); any_linked && !unlinked.empty()) {
+    findings.push_back({Kind::warning, "only some pairs have NVLink; without: " + unlinked,
                         "a ring through all of them runs at the pace of the slowest; choose GPUs that are joined "
                         "(CUDA_VISIBLE_DEVICES)"});
   }

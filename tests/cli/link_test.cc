@@ -81,11 +81,12 @@ TEST(WithLink, TheProgramSeesTheVariablesOfTheMode) {
 
 TEST(WithLink, TheBytesDecide) {
   const CountedMachine machine;
-  const CommandResult staged = with_link("pcie", machine.moves(0, 400e6));
+  const CommandResult staged = with_link("pcie", machine.moves(1e6, 400e6));
   EXPECT_EQ(staged.code, 0) << staged.err;
   EXPECT_TRUE(contains(staged.err, ": proven: NVLink carried 0.00 GB")) << staged.err;
   EXPECT_TRUE(contains(staged.err, kStaged)) << staged.err;
   EXPECT_TRUE(contains(staged.err, "NVLS off")) << staged.err;
+  EXPECT_TRUE(contains(with_link("pcie", machine.moves(0, 400e6)).err, "unproven"));  // counters that never move
   const CommandResult leaking = with_link("pcie", machine.moves(400e6, 100e6));
   EXPECT_EQ(leaking.code, 3) << leaking.err;
   EXPECT_TRUE(contains(leaking.err, "contradicted")) << leaking.err;
@@ -136,6 +137,7 @@ TEST(WithLink, EverythingIsInTheJson) {
 TEST(WithLink, ForeignersAndBrokenCountersProveNothing) {
   auto gpus = std::vector{fake_h200(0), fake_h200(1)};
   for (auto& gpu : gpus) gpu["counters"]["197"] = gpu["counters"]["198"] = {{"rate", 10e9}, {"start", 5'000'000'000}};
+  for (auto& gpu : gpus) gpu["counters"]["138"] = {{"values", {0, 0, 1}}};
   gpus[1]["processes"] = {1};
   {
     const FakeNvml fake(fake_machine(gpus));

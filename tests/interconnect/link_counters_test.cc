@@ -143,6 +143,12 @@ TEST(LinkCounters, AGpuWithoutLinksHasNoNvlinkBytes) {
     EXPECT_FALSE(traffic.nvlink_active);
     EXPECT_EQ(*traffic.nvlink_sent, 0u);
   }
+  auto hidden = fake_h200(0, 0);  // counts bytes of links that it does not show
+  hidden["counters"]["138"] = readings({0, 0, 4});
+  EXPECT_EQ(*traffic_of(hidden).nvlink_sent, 4096u);
+  auto virtual_gpu = none;
+  virtual_gpu["virtualization"] = 2;
+  EXPECT_FALSE(traffic_of(virtual_gpu).nvlink_sent);
   auto secret = fake_h200(0);
   secret["refuse"]["nvmlDeviceGetNvLinkState"] = 4;
   EXPECT_TRUE(traffic_of(secret).nvlink_active);  // as far as anybody knows

@@ -155,6 +155,12 @@ TEST(LinkPolicy, TheDriverTellsWhetherThereIsNvlink) {
               "over PCIe: peer-to-peer where the topology has it, else staged through host memory");
   }
   {
+    auto gpu = testing::fake_h200(0, 0);
+    gpu["virtualization"] = 2;
+    const testing::FakeNvml nvml(testing::fake_machine({gpu}));
+    EXPECT_EQ(nvlink_presence(), NvlinkPresence::unknown);
+  }
+  {
     auto gpu = testing::fake_h200(0);
     gpu["refuse"]["nvmlDeviceGetNvLinkState"] = 4;
     const testing::FakeNvml nvml(testing::fake_machine({gpu}));

@@ -71,6 +71,7 @@ TEST(LinkProof, WithoutNvlinkItMayCarryOnePercent) {
 }
 
 TEST(LinkProof, CountersThatStandStillProveNothing) {
+  EXPECT_EQ(probe(LinkMode::pcie, gpu(0.0, 0.7)), Verdict::unproven);  // where was the rest?
   for (const double pcie : {0.0, -1.0}) {
     EXPECT_EQ(probe(LinkMode::pcie, gpu(0.0, pcie)), Verdict::unproven);
     EXPECT_EQ(probe(LinkMode::nvlink, gpu(0.0, pcie)), Verdict::unproven);
@@ -162,11 +163,17 @@ TEST(LinkProof, TrainingMayNeedTwiceTheBytes) {
   EXPECT_EQ(training(LinkMode::net, 1.0, 1.0), Verdict::contradicted);
 }
 
+TEST(LinkProof, ATrainingInModeAutoIsNotContradicted) {
+  const LinkProof probe = judge_probe(LinkMode::automatic, kWire, {gpu(1, 0), gpu(1, 0)});
+  EXPECT_EQ(judge_training(probe, kWire, {gpu(1, -1), gpu(1, -1)}).verdict, Verdict::proven);
+  EXPECT_EQ(judge_training(probe, kWire, {gpu(0, -1), gpu(0, -1)}).verdict, Verdict::unproven);
+}
+
 TEST(LinkProof, TrainingProvesNothingWhereTheProbeDidNot) {
   const LinkProof blind = judge_probe(LinkMode::pcie, kWire, {gpu(0, -1), gpu(0, -1)});
   const LinkProof proof = judge_training(blind, kWire, {gpu(0, -1), gpu(0, -1)});
   EXPECT_EQ(proof.verdict, Verdict::unproven);
-  EXPECT_NE(proof.reason.find("stand still"), std::string::npos) << proof.reason;
+  EXPECT_NE(proof.reason.find("would have moved"), std::string::npos) << proof.reason;
   EXPECT_EQ(judge_training(proven_probe(LinkMode::pcie), 1e6, {gpu(0, -1), gpu(0, -1)}).verdict, Verdict::unproven);
 }
 
@@ -175,7 +182,10 @@ TEST(LinkProof, AProgramIsJudgedByTheShares) {
     return judge_program(mode, {traffic, traffic}).verdict;
   };
   for (const LinkMode mode : {LinkMode::pcie, LinkMode::net}) {
-    EXPECT_EQ(program(mode, gpu(0, 1)), Verdict::proven);
+    EXPECT_EQ(program(mode, gpu(0.001, 1)), Verdict::proven);
+    EXPECT_EQ(program(mode, gpu(0, 1)), Verdict::unproven);  // are they alive?
+    EXPECT_EQ(judge_program(mode, {gpu(0, 1)}, /*nccl_avoids_nvlink=*/true).verdict, Verdict::proven);
+    EXPECT_EQ(judge_program(mode, {gpu(1, 0.1)}, true).verdict, Verdict::contradicted);
     EXPECT_EQ(program(mode, gpu(1, 0.1)), Verdict::contradicted);
     EXPECT_EQ(program(mode, gpu(0.02, 1)), Verdict::contradicted);
     EXPECT_EQ(program(mode, gpu(0.009, 1)), Verdict::unproven);  // 144 MB may be all that was exchanged

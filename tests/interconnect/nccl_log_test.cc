@@ -48,6 +48,10 @@ TEST(NcclLog, ConnectionsAreCountedByTransport) {
   EXPECT_EQ(net.net_name, "IB");
   EXPECT_EQ(parse(std::string(kNvls) + kNvlink).nvls_channels, 16);
   EXPECT_TRUE(parse("").empty());
+  EXPECT_TRUE(staged.avoids_nvlink());
+  EXPECT_FALSE(nvlink.avoids_nvlink());
+  EXPECT_FALSE(parse(std::string(kStaged) + kNvls).avoids_nvlink());
+  EXPECT_FALSE(parse("").avoids_nvlink());
 }
 
 TEST(NcclLog, ItSpeaksAgainstAModeThatItDoesNotShow) {

@@ -68,7 +68,7 @@ TEST_F(TopologyTest, GpusBehindSwitchesReachEachOtherAtFullRate) {
     EXPECT_NEAR(pair.expected_gb_s, 396, 1);
     EXPECT_EQ(pair.peer_obstacle, "");
   }
-  EXPECT_EQ(topology.nvlink(), NvlinkPresence::present);
+  EXPECT_EQ(topology.unlinked_pairs(), "");
   EXPECT_FALSE(topology.has_fault());
 }
 
@@ -149,7 +149,7 @@ TEST_F(TopologyTest, SlowPcieMigAndOthersAreNamed) {
   EXPECT_NE(finding(topology, "generation 1 of 5"), nullptr);
   EXPECT_NE(finding(topology, "MIG"), nullptr);
   EXPECT_NE(finding(topology, "process 11, 12"), nullptr);
-  EXPECT_EQ(topology.nvlink(), NvlinkPresence::absent);
+  EXPECT_EQ(topology.unlinked_pairs(), "0-1");
 }
 
 TEST_F(TopologyTest, SettingsThatLimitAreNamedWithTheirPlace) {
