@@ -49,6 +49,7 @@ GpuNode gpu_of(const Json& json) {
   gpu.cpu_nvlinks = value_of<int>(json, "cpu_nvlinks");
   gpu.nvlink_generation = value_of<int>(json, "nvlink_generation");
   gpu.nvlink_gb_s = value_of<double>(json, "nvlink_gb_s");
+  gpu.nvswitch = value_of<bool>(json, "nvswitch");
   gpu.pcie_now = pcie_link_of(entry_of(json, "pcie_now"));
   gpu.pcie_most = pcie_link_of(entry_of(json, "pcie_most"));
   gpu.numa_node = value_of<int>(json, "numa_node", -1);
@@ -76,6 +77,7 @@ GpuPair pair_of(const Json& json) {
   }
   pair.nvlinks = value_of<int>(json, "nvlinks");
   pair.most_nvlinks = value_of<int>(json, "most_nvlinks");
+  pair.peer_access = value_of<bool>(entry_of(json, "peer_access"));
   pair.peer_obstacle = value_of<std::string>(json, "peer_obstacle");
   pair.peak_gb_s = value_of<double>(json, "peak_gb_s");
   pair.expected_gb_s = value_of<double>(json, "expected_gb_s");
@@ -106,7 +108,8 @@ std::string describe_pair(const GpuPair& pair) {
   text += pair.peak_gb_s > 0 ? fmt::format(": {:.0f} GB/s in each direction at most, about {:.0f} expected",
                                            pair.peak_gb_s, pair.expected_gb_s)
                              : ": rate unknown";
-  return text + (pair.peer_obstacle.empty() ? "; peer access" : "; no peer access: " + pair.peer_obstacle);
+  if (!pair.peer_access) return text + "; peer access: " + pair.peer_obstacle;
+  return text + (*pair.peer_access ? "; peer access" : "; no peer access: " + pair.peer_obstacle);
 }
 
 nlohmann::ordered_json to_json(const Topology& topology) {
@@ -120,6 +123,7 @@ nlohmann::ordered_json to_json(const Topology& topology) {
             {"container", topology.container},
             {"virtual_machine", topology.virtual_machine},
             {"nccl_settings", Json::array()},
+            {"nccl_files", Json::array()},
             {"findings", Json::array()}};
   for (const GpuNode& gpu : topology.gpus) {
     json["gpus"].push_back({{"name", gpu.name},
@@ -131,6 +135,7 @@ nlohmann::ordered_json to_json(const Topology& topology) {
                             {"cpu_nvlinks", gpu.cpu_nvlinks},
                             {"nvlink_generation", gpu.nvlink_generation},
                             {"nvlink_gb_s", gpu.nvlink_gb_s},
+                            {"nvswitch", gpu.nvswitch},
                             {"pcie_now", to_json(gpu.pcie_now)},
                             {"pcie_most", to_json(gpu.pcie_most)},
                             {"numa_node", gpu.numa_node},
@@ -146,6 +151,7 @@ nlohmann::ordered_json to_json(const Topology& topology) {
                              {"nvlinks", pair.nvlinks},
                              {"most_nvlinks", pair.most_nvlinks},
                              {"pcie_path", pcie_path_name(pair.pcie_path)},
+                             {"peer_access", pair.peer_access ? Json(*pair.peer_access) : Json()},
                              {"peer_obstacle", pair.peer_obstacle},
                              {"peak_gb_s", pair.peak_gb_s},
                              {"expected_gb_s", pair.expected_gb_s},
@@ -154,6 +160,7 @@ nlohmann::ordered_json to_json(const Topology& topology) {
   for (const NcclSetting& setting : topology.nccl_settings) {
     json["nccl_settings"].push_back({{"name", setting.name}, {"value", setting.value}, {"source", setting.source}});
   }
+  for (const auto& file : topology.nccl_files) json["nccl_files"].push_back(file.string());
   for (const TopologyFinding& finding : topology.findings) {
     json["findings"].push_back({{"kind", kind_name(finding.kind)}, {"what", finding.what}, {"remedy", finding.remedy}});
   }
@@ -175,6 +182,9 @@ Topology topology_of(const nlohmann::ordered_json& json) {
     topology.nccl_settings.push_back({.name = value_of<std::string>(setting, "name"),
                                       .value = value_of<std::string>(setting, "value"),
                                       .source = value_of<std::string>(setting, "source")});
+  }
+  for (const Json& file : entry_of(json, "nccl_files")) {
+    if (const auto name = value_of<std::string>(file)) topology.nccl_files.emplace_back(*name);
   }
   for (const Json& finding : entry_of(json, "findings")) topology.findings.push_back(finding_of(finding));
   return topology;

@@ -41,11 +41,10 @@ class NvlinkCounter {
   NvlinkCounter(const Nvml& nvml, int gpu, NvmlField payload_kib, unsigned bytes_id) : nvml_(nvml), gpu_(gpu) {
     std::vector<NvmlField> payload_by_link;
     std::vector<NvmlField> bytes_by_link;  // NVLink 5
-    const auto links = nvml.nvlinks(gpu);
-    for (unsigned link = 0; links && link < links->size(); ++link) {
-      if (!(*links)[link]) continue;
-      payload_by_link.push_back({payload_kib.id, link});
-      bytes_by_link.push_back({bytes_id, link});
+    for (const NvlinkState& link : nvml.nvlinks(gpu).value_or({})) {
+      if (!link.active) continue;
+      payload_by_link.push_back({payload_kib.id, static_cast<unsigned>(link.link)});
+      bytes_by_link.push_back({bytes_id, static_cast<unsigned>(link.link)});
     }
     const std::vector<NvmlField> payload{payload_kib};
     for (const Source& way : {Source{payload, 1024}, Source{payload_by_link, 1024}, Source{bytes_by_link, 1}}) {

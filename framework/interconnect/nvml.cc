@@ -97,6 +97,10 @@ std::string p2p_text(int status) {
   return i < kTexts.size() ? kTexts[i] : "unknown to the driver";
 }
 
+std::string bus_id_of(const PciInfo& info) {
+  return canonical_bus_id({info.bus_id.data(), ::strnlen(info.bus_id.data(), info.bus_id.size())});
+}
+
 NvmlAnswer<std::uint64_t> value_of(const FieldValue& field) {
   if (field.status != kSuccess) return no_answer<std::uint64_t>(field.status);
   switch (field.value_type) {
@@ -158,8 +162,7 @@ struct Nvml::Library {
   }
 
   NvmlAnswer<int> ask_number(const char* function, int gpu) const {
-    const auto number = ask<unsigned>(function, gpu);
-    return number ? NvmlAnswer<int>{static_cast<int>(*number), {}} : NvmlAnswer<int>{std::nullopt, number.why_not};
+    return ask<unsigned>(function, gpu).then([](unsigned number) { return static_cast<int>(number); });
   }
 
   NvmlAnswer<std::string> ask_text(const char* function, int gpu) const {
@@ -220,9 +223,7 @@ NvmlAnswer<std::string> Nvml::name(int gpu) const { return library_->ask_text("n
 NvmlAnswer<std::string> Nvml::uuid(int gpu) const { return library_->ask_text("nvmlDeviceGetUUID", gpu); }
 
 NvmlAnswer<std::string> Nvml::pci_bus_id(int gpu) const {
-  const auto info = library_->ask<PciInfo>("nvmlDeviceGetPciInfo_v3", gpu);
-  if (!info) return {std::nullopt, info.why_not};
-  return {canonical_bus_id({info->bus_id.data(), ::strnlen(info->bus_id.data(), info->bus_id.size())}), {}};
+  return library_->ask<PciInfo>("nvmlDeviceGetPciInfo_v3", gpu).then(bus_id_of);
 }
 
 NvmlAnswer<int> Nvml::compute_capability(int gpu) const {
@@ -255,8 +256,9 @@ NvmlAnswer<int> Nvml::virtualization(int gpu) const {
 }
 
 NvmlAnswer<int> Nvml::fabric_state(int gpu) const {
-  const auto info = library_->ask<FabricInfo>("nvmlDeviceGetGpuFabricInfo", gpu);
-  return info ? NvmlAnswer<int>{info->state, {}} : NvmlAnswer<int>{std::nullopt, info.why_not};
+  return library_->ask<FabricInfo>("nvmlDeviceGetGpuFabricInfo", gpu).then([](const FabricInfo& info) {
+    return static_cast<int>(info.state);
+  });
 }
 
 NvmlAnswer<std::vector<unsigned>> Nvml::compute_processes(int gpu) const {
@@ -274,30 +276,29 @@ NvmlAnswer<std::vector<unsigned>> Nvml::compute_processes(int gpu) const {
   return {pids, {}};
 }
 
-NvmlAnswer<std::vector<bool>> Nvml::nvlinks(int gpu) const {
-  std::vector<bool> active;
+NvmlAnswer<std::vector<NvlinkState>> Nvml::nvlinks(int gpu) const {
+  std::vector<NvlinkState> links;
   // By state: the capabilities of a link are answered also where there is no link.
   for (int link = 0; link < kMostNvlinks; ++link) {
     int state = 0;
     const int status =
         library_->call("nvmlDeviceGetNvLinkState", library_->device(gpu), static_cast<unsigned>(link), &state);
     if (status == kInvalidArgument || status == kNotSupported) continue;
-    if (status != kSuccess) return no_answer<std::vector<bool>>(status);
-    active.push_back(state == 1);
+    if (status != kSuccess) return no_answer<std::vector<NvlinkState>>(status);
+    links.push_back({link, state == 1});
   }
-  return {active, {}};
+  return {links, {}};
 }
 
 NvmlAnswer<NvlinkPeer> Nvml::nvlink_peer(int gpu, int link) const {
   const auto type = library_->ask<int>("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, static_cast<unsigned>(link));
-  if (!type) return {std::nullopt, type.why_not};
-  return {*type >= 0 && *type <= 2 ? static_cast<NvlinkPeer>(*type) : NvlinkPeer::unknown, {}};
+  return type.then(
+      [](int number) { return number >= 0 && number <= 2 ? static_cast<NvlinkPeer>(number) : NvlinkPeer::unknown; });
 }
 
 NvmlAnswer<std::string> Nvml::nvlink_peer_bus_id(int gpu, int link) const {
-  const auto info = library_->ask<PciInfo>("nvmlDeviceGetNvLinkRemotePciInfo_v2", gpu, static_cast<unsigned>(link));
-  if (!info) return {std::nullopt, info.why_not};
-  return {canonical_bus_id({info->bus_id.data(), ::strnlen(info->bus_id.data(), info->bus_id.size())}), {}};
+  return library_->ask<PciInfo>("nvmlDeviceGetNvLinkRemotePciInfo_v2", gpu, static_cast<unsigned>(link))
+      .then(bus_id_of);
 }
 
 NvmlAnswer<PciePath> Nvml::pcie_path(int a, int b) const {
@@ -308,9 +309,7 @@ NvmlAnswer<PciePath> Nvml::pcie_path(int a, int b) const {
 }
 
 NvmlAnswer<std::string> Nvml::p2p_obstacle(int a, int b, P2pUse use) const {
-  const auto status = library_->ask<int>("nvmlDeviceGetP2PStatus", a, library_->device(b), static_cast<int>(use));
-  return status ? NvmlAnswer<std::string>{p2p_text(*status), {}}
-                : NvmlAnswer<std::string>{std::nullopt, status.why_not};
+  return library_->ask<int>("nvmlDeviceGetP2PStatus", a, library_->device(b), static_cast<int>(use)).then(p2p_text);
 }
 
 std::vector<NvmlAnswer<std::uint64_t>> Nvml::read(int gpu, std::span<const NvmlField> fields) const {

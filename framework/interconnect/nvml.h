@@ -22,6 +22,12 @@ struct NvmlAnswer {
   const T& operator*() const { return *value; }
   const T* operator->() const { return &*value; }
   T value_or(T other) const { return value.value_or(std::move(other)); }
+  // function(value), where there is one.
+  template <class Function>
+  auto then(Function function) const -> NvmlAnswer<decltype(function(*value))> {
+    if (value) return {function(*value), {}};
+    return {std::nullopt, why_not};
+  }
 };
 
 // NVML_FI_DEV_*: counters and figures that are read many at a time.
@@ -53,6 +59,11 @@ enum class P2pUse : std::uint8_t { read = 0, write = 1, nvlink = 2, pcie = 4 };
 // What the far end of an NVLink is.
 enum class NvlinkPeer : std::uint8_t { gpu = 0, cpu = 1, nvswitch = 2, unknown = 255 };
 
+struct NvlinkState {
+  int link = 0;
+  bool active = false;
+};
+
 class Nvml {
  public:
   // The library named by LOCKSTEP_NVML, else libnvidia-ml.so.1. Why not: no library, or the driver does not answer.
@@ -80,7 +91,7 @@ class Nvml {
   NvmlAnswer<int> fabric_state(int gpu) const;    // 0 not supported, 1 not started, 2 in progress, 3 completed
   NvmlAnswer<std::vector<unsigned>> compute_processes(int gpu) const;  // process ids, as the driver's host counts them
 
-  NvmlAnswer<std::vector<bool>> nvlinks(int gpu) const;  // of each link that is there, whether it is active
+  NvmlAnswer<std::vector<NvlinkState>> nvlinks(int gpu) const;  // those that are there
   NvmlAnswer<NvlinkPeer> nvlink_peer(int gpu, int link) const;
   NvmlAnswer<std::string> nvlink_peer_bus_id(int gpu, int link) const;
 

@@ -55,10 +55,12 @@ void read_nvlinks(const Nvml& nvml, int gpu, GpuNode& node) {
   const auto links = nvml.nvlinks(gpu);
   if (!links || links->empty()) return;
   node.nvlinks = static_cast<int>(links->size());
-  for (int link = 0; link < node.nvlinks; ++link) {
-    if (!(*links)[static_cast<std::size_t>(link)]) continue;
+  for (const NvlinkState& link : *links) {
+    const NvlinkPeer peer = nvml.nvlink_peer(gpu, link.link).value_or(NvlinkPeer::unknown);
+    node.nvswitch = node.nvswitch || peer == NvlinkPeer::nvswitch;
+    if (!link.active) continue;
     ++node.active_nvlinks;
-    if (nvml.nvlink_peer(gpu, link).value_or(NvlinkPeer::unknown) == NvlinkPeer::cpu) ++node.cpu_nvlinks;
+    if (peer == NvlinkPeer::cpu) ++node.cpu_nvlinks;
   }
   const auto kind = std::find_if(kNvlinkKinds.begin(), kNvlinkKinds.end(), [&](const NvlinkKind& known) {
     return known.compute_capability == node.compute_capability;
@@ -97,12 +99,10 @@ struct Links {
 };
 Links links_between(const Nvml& nvml, int a, const std::string& b_bus_id, const std::vector<GpuNode>& gpus) {
   Links links;
-  const auto active = nvml.nvlinks(a);
-  for (std::size_t i = 0; active && i < active->size(); ++i) {
-    if (!(*active)[i]) continue;
-    const int link = static_cast<int>(i);
-    const NvlinkPeer peer = nvml.nvlink_peer(a, link).value_or(NvlinkPeer::unknown);
-    const std::string bus_id = nvml.nvlink_peer_bus_id(a, link).value_or("");
+  for (const NvlinkState& link : nvml.nvlinks(a).value_or({})) {
+    if (!link.active) continue;
+    const NvlinkPeer peer = nvml.nvlink_peer(a, link.link).value_or(NvlinkPeer::unknown);
+    const std::string bus_id = nvml.nvlink_peer_bus_id(a, link.link).value_or("");
     const bool is_gpu = std::any_of(gpus.begin(), gpus.end(), [&](const GpuNode& gpu) { return gpu.bus_id == bus_id; });
     if (bus_id == b_bus_id) ++links.direct;
     // A virtual machine hides the far end: it is taken for a switch, as NCCL does.
@@ -123,7 +123,8 @@ GpuPair read_pair(const Nvml& nvml, int a, int b, const std::vector<GpuNode>& gp
   const Links back = links_between(nvml, b, first.bus_id, gpus);
   if (const auto path = nvml.pcie_path(a, b)) pair.pcie_path = *path;
   const auto obstacle = nvml.p2p_obstacle(a, b, P2pUse::read);
-  pair.peer_obstacle = obstacle ? *obstacle : "the driver does not say: " + obstacle.why_not;
+  if (obstacle) pair.peer_access = obstacle->empty();
+  pair.peer_obstacle = obstacle ? *obstacle : obstacle.why_not;
   const bool nvlink_works = nvml.p2p_obstacle(a, b, P2pUse::nvlink).value_or("").empty();
 
   const PcieLink& slower =
@@ -135,7 +136,7 @@ GpuPair read_pair(const Nvml& nvml, int a, int b, const std::vector<GpuNode>& gp
     pair.most_nvlinks = forth.direct > 0 ? forth.direct : std::min(first.nvlinks, second.nvlinks);
     pair.peak_gb_s = pair.nvlinks * std::min(first.nvlink_gb_s, second.nvlink_gb_s);
     pair.expected_gb_s = kNvlinkReached * pair.peak_gb_s;
-  } else if (pair.peer_obstacle.empty() && pair.pcie_path && *pair.pcie_path <= PciePath::switches) {
+  } else if (pair.peer_access.value_or(false) && pair.pcie_path && *pair.pcie_path <= PciePath::switches) {
     pair.path = GpuPath::pcie_p2p;
     pair.peak_gb_s = slower.peak_gb_s();
     pair.expected_gb_s = pcie_reached(slower);
@@ -238,7 +239,7 @@ Topology read_topology(const TopologySources& sources) {
 NvmlAnswer<bool> has_active_nvlink(const Nvml& nvml, int gpu) {
   const auto links = nvml.nvlinks(gpu);
   if (!links) return {std::nullopt, links.why_not};
-  const bool any = std::find(links->begin(), links->end(), true) != links->end();
+  const bool any = std::any_of(links->begin(), links->end(), [](const NvlinkState& link) { return link.active; });
   constexpr int kVirtualGpu = 2;
   if (!any && nvml.virtualization(gpu).value_or(0) == kVirtualGpu) return {std::nullopt, "it is a virtual GPU"};
   return {any, {}};

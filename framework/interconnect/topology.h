@@ -30,6 +30,7 @@ struct GpuNode {
   int cpu_nvlinks = 0;        // of the active ones, those that end at a processor
   int nvlink_generation = 0;  // 0: has none
   double nvlink_gb_s = 0.0;   // of one link, in each direction
+  bool nvswitch = false;      // its links end at switches
   PcieLink pcie_now, pcie_most;
   int numa_node = -1;  // -1: the host tells of none
   bool mig = false;
@@ -52,9 +53,10 @@ struct GpuPair {
   int nvlinks = 0;  // active between the two, or from each to the switches
   int most_nvlinks = 0;
   std::optional<PciePath> pcie_path;
-  std::string peer_obstacle;   // why the driver allows no peer access; empty where it does
-  double peak_gb_s = 0.0;      // in each direction, as specified; 0: not known
-  double expected_gb_s = 0.0;  // that a good copy reaches
+  std::optional<bool> peer_access;  // empty: the driver does not say
+  std::string peer_obstacle;        // why there is none, or why it does not say
+  double peak_gb_s = 0.0;           // in each direction, as specified; 0: not known
+  double expected_gb_s = 0.0;       // that a good copy reaches
 };
 
 struct TopologyFinding {

@@ -15,7 +15,15 @@ using Findings = std::vector<TopologyFinding>;
 constexpr int kFabricNotStarted = 1;
 constexpr int kFabricInProgress = 2;
 
-void look_at_gpu(const GpuNode& gpu, std::size_t index, Findings& findings) {
+// Cards joined by a bridge may leave some links unused; a switch takes all, and so does another card of the kind.
+bool should_have_more_links(const GpuNode& gpu, const std::vector<GpuNode>& gpus) {
+  return gpu.nvswitch || std::any_of(gpus.begin(), gpus.end(), [&](const GpuNode& other) {
+           return other.name == gpu.name && other.active_nvlinks > gpu.active_nvlinks;
+         });
+}
+
+void look_at_gpu(const std::vector<GpuNode>& gpus, std::size_t index, Findings& findings) {
+  const GpuNode& gpu = gpus[index];
   const std::string name = fmt::format("GPU {} ({}, {})", index, gpu.name, gpu.bus_id);
   const auto add = [&](Kind kind, std::string what, std::string remedy = {}) {
     findings.push_back({kind, fmt::format("{}: {}", name, what), std::move(remedy)});
@@ -28,7 +36,8 @@ void look_at_gpu(const GpuNode& gpu, std::size_t index, Findings& findings) {
         "machine it runs on the host");
   }
   if (gpu.active_nvlinks < gpu.nvlinks && gpu.active_nvlinks > 0) {
-    add(Kind::fault, fmt::format("{} of {} NVLinks are active", gpu.active_nvlinks, gpu.nvlinks),
+    add(should_have_more_links(gpu, gpus) ? Kind::fault : Kind::note,
+        fmt::format("{} of {} NVLinks are active", gpu.active_nvlinks, gpu.nvlinks),
         "see nvidia-smi nvlink -s and dmesg (Xid 74); reset the GPU or reseat its bridge");
   } else if (gpu.active_nvlinks == 0 && gpu.nvlinks > 0) {
     add(Kind::warning, fmt::format("none of its {} NVLinks is active", gpu.nvlinks),
@@ -59,12 +68,12 @@ void look_at_pairs(const Topology& topology, Findings& findings) {
   std::vector<std::string> far;
   for (const GpuPair& pair : topology.pairs) {
     const std::string name = fmt::format("{}-{}", pair.a, pair.b);
-    if (pair.nvlinks > 0 && !pair.peer_obstacle.empty()) {
+    if (pair.nvlinks > 0 && pair.peer_access == false) {
       findings.push_back(
           {Kind::fault, fmt::format("GPUs {}: joined by NVLink, but no peer access: {}", name, pair.peer_obstacle),
            "NCCL stages between them; see the driver's registry keys, and that all GPUs are in one container"});
     }
-    if (pair.path == GpuPath::staged && pair.peer_obstacle.empty()) far.push_back(name);
+    if (pair.path == GpuPath::staged && pair.peer_access == true) far.push_back(name);
   }
   const bool any_linked =
       std::any_of(topology.pairs.begin(), topology.pairs.end(), [](const GpuPair& pair) { return pair.nvlinks > 0; });
@@ -126,7 +135,7 @@ std::vector<TopologyFinding> topology_findings(const Topology& topology, bool dr
                               "ask for the capability utility"
                             : "everything but the links can be used with CPU ranks"});
   }
-  for (std::size_t i = 0; i < topology.gpus.size(); ++i) look_at_gpu(topology.gpus[i], i, findings);
+  for (std::size_t i = 0; i < topology.gpus.size(); ++i) look_at_gpu(topology.gpus, i, findings);
   look_at_pairs(topology, findings);
   look_at_settings(topology, findings);
   look_at_host(topology, findings);

@@ -66,7 +66,7 @@ TEST_F(TopologyTest, GpusBehindSwitchesReachEachOtherAtFullRate) {
     EXPECT_EQ(pair.nvlinks, 18);
     EXPECT_DOUBLE_EQ(pair.peak_gb_s, 450);
     EXPECT_NEAR(pair.expected_gb_s, 396, 1);
-    EXPECT_EQ(pair.peer_obstacle, "");
+    EXPECT_EQ(pair.peer_access, true);
   }
   EXPECT_EQ(topology.unlinked_pairs(), "");
   EXPECT_FALSE(topology.has_fault());
@@ -122,6 +122,18 @@ TEST_F(TopologyTest, PartialLinksAreAFault) {
   EXPECT_DOUBLE_EQ(topology.pairs[0].peak_gb_s, 375);
 }
 
+TEST_F(TopologyTest, BridgedCardsMayAllLeaveSomeLinksUnused) {
+  auto machine = fake_machine({fake_h200(0, 18, "00000000:29:00.0"), fake_h200(1, 18, "00000000:19:00.0")});
+  for (auto& gpu : machine["gpus"]) {
+    for (std::size_t link = 12; link < 18; ++link) gpu["links"][link]["active"] = false;
+  }
+  const Topology both = read(machine);
+  EXPECT_FALSE(both.has_fault());
+  EXPECT_DOUBLE_EQ(both.pairs[0].peak_gb_s, 300);
+  machine["gpus"][1]["links"][0]["active"] = false;
+  EXPECT_TRUE(read(machine).has_fault());
+}
+
 TEST_F(TopologyTest, AFabricThatIsNotSetUpIsAFault) {
   auto machine = fake_machine({fake_h200(0), fake_h200(1)});
   machine["gpus"][0]["fabric_state"] = 1;
@@ -137,6 +149,8 @@ TEST_F(TopologyTest, LinkedGpusWithoutPeerAccessAreAFaultWithTheDriversReason) {
   const Topology topology = read(machine);
   EXPECT_TRUE(topology.has_fault());
   EXPECT_NE(finding(topology, "registry key"), nullptr);
+  machine["gpus"][0]["refuse"]["nvmlDeviceGetP2PStatus"] = 3;
+  EXPECT_FALSE(read(machine).has_fault());  // the driver does not say
 }
 
 TEST_F(TopologyTest, SlowPcieMigAndOthersAreNamed) {
