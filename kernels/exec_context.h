@@ -28,4 +28,9 @@ struct ExecContext {
   bool programmatic_launch = false;
 };
 
+namespace kernels::cuda {
+// Whether the calling thread's GPU can, and the kernels were built for it: they wait for the one before by themselves.
+bool can_launch_programmatically();
+}  // namespace kernels::cuda
+
 }  // namespace lockstep

@@ -60,6 +60,16 @@ Stream compute_stream(const ContextOptions& options) {
   return {};
 }
 
+// Asked after the GPU was chosen.
+bool launches_programmatically(const ContextOptions& options) {
+  if constexpr (kernels::kHasCuda) {
+    if (options.device == DeviceType::cuda) {
+      return options.programmatic_launch && kernels::cuda::can_launch_programmatically();
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Context::Context(const ContextOptions& options)
@@ -70,7 +80,8 @@ Context::Context(const ContextOptions& options)
             .stream = stream_.get(),
             .workspace = workspace_.get(),
             .allow_tf32 = options.allow_tf32,
-            .deterministic = options.deterministic},
+            .deterministic = options.deterministic,
+            .programmatic_launch = launches_programmatically(options)},
       dtype_(options.dtype),
       device_random_(options.device) {
   expect(options.threads >= 1, "context: expected at least 1 thread, got {}", options.threads);

@@ -18,11 +18,12 @@ class GrowingWorkspace;
 
 struct ContextOptions {
   DeviceType device = DeviceType::cpu;
-  int gpu = 0;                 // among the visible ones; every context of a process is on the same
-  int threads = 1;             // CPU threads of a kernel
-  DType dtype = DType::f32;    // CPU: f32 or f64; GPU: f32 or bf16
-  bool allow_tf32 = false;     // GPU, f32: products may round their factors to TF32
-  bool deterministic = false;  // GPU: the same bits in every run
+  int gpu = 0;                      // among the visible ones; every context of a process is on the same
+  int threads = 1;                  // CPU threads of a kernel
+  DType dtype = DType::f32;         // CPU: f32 or f64; GPU: f32 or bf16
+  bool allow_tf32 = false;          // GPU, f32: products may round their factors to TF32
+  bool deterministic = false;       // GPU: the same bits in every run
+  bool programmatic_launch = true;  // GPU that can: kernels are set up while those before them run
 };
 
 class Context {

@@ -1,3 +1,4 @@
+// Products by cuBLASLt, or tiles of our own where the batch is small: the plan phase times both.
 #include "kernels/linear.h"
 
 #include <compare>
@@ -5,10 +6,12 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/linear_tiles.h"
 #include "kernels/cuda/plan.h"
 #include "kernels/elementwise.h"
 
@@ -32,117 +35,191 @@ void expect_done(bool done, const cuda::Matmul& product) {
   }
 }
 
-// The product for the gradient of the weight, which can give that of the bias on the way.
-cuda::Matmul weight_product(const ConstView& dy, const ConstView& x, const GradView& dweight) {
-  return {.rows = dy.shape[1],
-          .columns = x.shape[1],
-          .depth = dy.shape[0],
-          .a = {.data = dy.data, .dtype = dy.dtype, .transposed = true},
-          .b = {.data = x.data, .dtype = x.dtype},
-          .out = dweight.view,
-          .accumulate = dweight.accumulate};
-}
+enum class Way : std::uint8_t { library, library_fused, tiles };
 
-void separate_gradients(const ExecContext& exec, const ConstView& dy, const ConstView& x, const GradView& dweight,
-                        const GradView& dbias) {
-  if (dweight) {
-    const cuda::Matmul product = weight_product(dy, x, dweight);
-    expect_done(run_product(exec, product), product);
+constexpr const char* name_of(Way way) {
+  switch (way) {
+    case Way::library:
+      return "cublaslt";
+    case Way::library_fused:
+      return "cublaslt fused";
+    case Way::tiles:
+      return "tiles";
   }
-  if (dbias) cuda::bias_gradient(exec, dy, dbias);
+  return "?";
 }
 
-void fused_gradients(const ExecContext& exec, const ConstView& dy, const ConstView& x, const GradView& dweight,
-                     const GradView& dbias) {
-  cuda::Matmul product = weight_product(dy, x, dweight);
-  product.epilogue = cuda::Epilogue::bias_gradient;
-  product.bias = dbias.view.data;
-  expect_done(run_product(exec, product), product);
-}
+struct Forward {
+  ConstView x, weight, bias;
+  Activation activation;
+  View y;
 
-struct FusionKey {
-  int device;
-  std::int64_t rows, outputs, inputs;
-  DType activations, gradients;
-  bool tf32;
-  auto operator<=>(const FusionKey&) const = default;
+  std::vector<Way> ways() const {
+    std::vector<Way> found = {Way::library};
+    if (cuda::linear_tiles_fit(x, weight.shape)) found.push_back(Way::tiles);
+    return found;
+  }
+
+  void run(const ExecContext& exec, Way way) const {
+    const bool has_relu = activation == Activation::relu;
+    if (way == Way::tiles) return cuda::linear_tiles_forward(exec, x, weight, bias, has_relu, y);
+    cuda::Matmul product{.rows = y.shape[0],
+                         .columns = y.shape[1],
+                         .depth = x.shape[1],
+                         .a = {.data = x.data, .dtype = x.dtype},
+                         .b = {.data = weight.data, .dtype = weight.dtype, .transposed = true},
+                         .out = y};
+    if (bias.data == nullptr) {
+      expect_done(run_product(exec, product), product);
+      if (has_relu) cuda::relu_forward(exec, y, y);
+      return;
+    }
+    product.epilogue = has_relu ? cuda::Epilogue::bias_relu : cuda::Epilogue::bias;
+    product.bias = const_cast<void*>(bias.data);
+    if (run_product(exec, product)) return;
+    product.epilogue = cuda::Epilogue::none;
+    expect_done(run_product(exec, product), product);
+    cuda::add_bias(exec, bias, activation, y);
+  }
 };
 
-// Whether one product with both gradients is faster than a product and a sum over columns: found out once.
-bool fusing_pays(const ExecContext& exec, const ConstView& dy, const ConstView& x, const GradView& dweight,
-                 const GradView& dbias) {
-  if (!dweight || !dbias || dweight.accumulate || dbias.accumulate || dweight.view.dtype != dbias.view.dtype ||
-      dy.numel() == 0 || x.numel() == 0 || exec.deterministic) {
-    return false;
+struct Backward {
+  ConstView dy, x, weight;
+  GradView dx, dweight, dbias;
+
+  std::vector<Way> ways() const {
+    std::vector<Way> found = {Way::library};
+    const bool both = dweight && dbias;
+    if (both && !dweight.accumulate && !dbias.accumulate && dweight.view.dtype == dbias.view.dtype && dy.numel() > 0 &&
+        x.numel() > 0) {
+      found.push_back(Way::library_fused);
+    }
+    if ((both || !dbias) && dy.numel() > 0 && cuda::linear_tiles_fit(x, weight.shape)) found.push_back(Way::tiles);
+    return found;
   }
-  static std::mutex mutex;
-  static std::map<FusionKey, bool> known;
-  FusionKey key{.device = 0,
-                .rows = dy.shape[0],
-                .outputs = dy.shape[1],
-                .inputs = x.shape[1],
-                .activations = x.dtype,
-                .gradients = dweight.view.dtype,
-                .tf32 = exec.allow_tf32};
+
+  void run(const ExecContext& exec, Way way) const {
+    if (way == Way::tiles) return cuda::linear_tiles_backward(exec, dy, x, weight, dx, dweight, dbias);
+    if (dx) {
+      const cuda::Matmul product = {.rows = dy.shape[0],
+                                    .columns = weight.shape[1],
+                                    .depth = weight.shape[0],
+                                    .a = {.data = dy.data, .dtype = dy.dtype},
+                                    .b = {.data = weight.data, .dtype = weight.dtype},
+                                    .out = dx.view,
+                                    .accumulate = dx.accumulate};
+      expect_done(run_product(exec, product), product);
+      if (dx.unrectified != nullptr) *dx.unrectified = true;
+    }
+    if (dweight) {
+      cuda::Matmul product = {.rows = dy.shape[1],
+                              .columns = x.shape[1],
+                              .depth = dy.shape[0],
+                              .a = {.data = dy.data, .dtype = dy.dtype, .transposed = true},
+                              .b = {.data = x.data, .dtype = x.dtype},
+                              .out = dweight.view,
+                              .accumulate = dweight.accumulate};
+      if (way == Way::library_fused) {
+        product.epilogue = cuda::Epilogue::bias_gradient;
+        product.bias = dbias.view.data;
+      }
+      expect_done(run_product(exec, product), product);
+    }
+    if (dbias && way != Way::library_fused) cuda::bias_gradient(exec, dy, dbias);
+  }
+
+  // What is to be timed: with what is left to the ReLU that made x where its gradient was not rectified.
+  void rehearse(const ExecContext& exec, Way way) const {
+    bool unrectified = false;
+    Backward own = *this;
+    if (dx.unrectified != nullptr) own.dx.unrectified = &unrectified;
+    own.run(exec, way);
+    if (unrectified) cuda::relu_backward(exec, dx.view, x, {dx.view, false});
+  }
+};
+
+// What a choice depends on.
+struct Key {
+  bool backward;
+  int device;
+  std::int64_t rows, inputs, outputs;
+  DType dtype, gradients;
+  bool bias, relu, to_x, to_weight, rectify, accumulate, tf32, deterministic;
+  auto operator<=>(const Key&) const = default;
+
+  std::string text() const {
+    return std::string("linear ") + (backward ? "backward " : "forward ") + dtype_name(dtype) +
+           (backward ? std::string(" to ") + dtype_name(gradients) : "") + " (" + std::to_string(rows) + ", " +
+           std::to_string(inputs) + ", " + std::to_string(outputs) + ")" + (bias ? " bias" : "") +
+           (relu ? " relu" : "") + (to_x ? " dx" : "") + (to_weight ? " dweight" : "") + (rectify ? " rectify" : "") +
+           (accumulate ? " adds" : "") + (tf32 ? " tf32" : "") + (deterministic ? " deterministic" : "");
+  }
+};
+
+Key key_of(const ExecContext& exec, const ConstView& x, const Shape& weight) {
+  Key key{.backward = false,
+          .device = 0,
+          .rows = x.shape[0],
+          .inputs = weight[1],
+          .outputs = weight[0],
+          .dtype = x.dtype,
+          .gradients = x.dtype,
+          .bias = false,
+          .relu = false,
+          .to_x = false,
+          .to_weight = false,
+          .rectify = false,
+          .accumulate = false,
+          .tf32 = exec.allow_tf32,
+          .deterministic = exec.deterministic};
   LOCKSTEP_CUDA_CHECK(cudaGetDevice(&key.device));
+  return key;
+}
+
+// The fastest way, found out when a problem is met for the first time.
+template <class Rehearse>
+Way chosen(const ExecContext& exec, const Key& key, const std::vector<Way>& ways, Rehearse&& rehearse,
+           cuda::Targets targets) {
+  if (ways.size() == 1) return ways.front();
+  static std::mutex mutex;
+  static std::map<Key, Way> known;
   const std::lock_guard lock(mutex);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
-  const std::string problem = std::string("linear gradients ") + dtype_name(key.activations) + " to " +
-                              dtype_name(key.gradients) + " " + dy.shape.to_string() + " " + x.shape.to_string() +
-                              (key.tf32 ? " tf32" : "");
-  const int choice =
-      cuda::choose(exec, problem,
-                   {.count = 2,
-                    .run =
-                        [&](int candidate, const ExecContext& own) {
-                          (candidate == 0 ? separate_gradients : fused_gradients)(own, dy, x, dweight, dbias);
-                        },
-                    .name = [](int candidate) { return candidate == 0 ? "apart" : "fused"; }},
-                   {dweight, dbias});
-  const bool fuse = choice == 1;
-  known.emplace(key, fuse);
-  return fuse;
+  const auto way = [&](int candidate) { return ways[static_cast<std::size_t>(candidate)]; };
+  const int choice = cuda::choose(exec, key.text(),
+                                  {.count = static_cast<int>(ways.size()),
+                                   .run = [&](int candidate, const ExecContext& own) { rehearse(own, way(candidate)); },
+                                   .name = [&](int candidate) { return std::string(name_of(way(candidate))); }},
+                                  targets);
+  return known.emplace(key, way(choice)).first->second;
 }
 
 }  // namespace
 
 void cuda::linear_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, Activation activation,
                           View y) {
-  Matmul product{.rows = y.shape[0],
-                 .columns = y.shape[1],
-                 .depth = x.shape[1],
-                 .a = {.data = x.data, .dtype = x.dtype},
-                 .b = {.data = weight.data, .dtype = weight.dtype, .transposed = true},
-                 .out = y};
-  const bool has_relu = activation == Activation::relu;
-  if (bias.data == nullptr) {
-    expect_done(run_product(exec, product), product);
-    if (has_relu) relu_forward(exec, y, y);
-    return;
-  }
-  product.epilogue = has_relu ? Epilogue::bias_relu : Epilogue::bias;
-  product.bias = const_cast<void*>(bias.data);
-  if (run_product(exec, product)) return;
-  product.epilogue = Epilogue::none;
-  expect_done(run_product(exec, product), product);
-  add_bias(exec, bias, activation, y);
+  const Forward pass = {x, weight, bias, activation, y};
+  Key key = key_of(exec, x, weight.shape);
+  key.bias = bias.data != nullptr;
+  key.relu = activation == Activation::relu;
+  pass.run(exec,
+           chosen(exec, key, pass.ways(), [&](const ExecContext& own, Way way) { pass.run(own, way); }, {{y, false}}));
 }
 
 void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
                            GradView dweight, GradView dbias) {
-  if (dx) {
-    const Matmul product = {.rows = dy.shape[0],
-                            .columns = weight.shape[1],
-                            .depth = weight.shape[0],
-                            .a = {.data = dy.data, .dtype = dy.dtype},
-                            .b = {.data = weight.data, .dtype = weight.dtype},
-                            .out = dx.view,
-                            .accumulate = dx.accumulate};
-    expect_done(run_product(exec, product), product);
-    if (dx.unrectified != nullptr) *dx.unrectified = true;
-  }
-  (fusing_pays(exec, dy, x, dweight, dbias) ? fused_gradients : separate_gradients)(exec, dy, x, dweight, dbias);
+  const Backward pass = {dy, x, weight, dx, dweight, dbias};
+  Key key = key_of(exec, x, weight.shape);
+  key.backward = true;
+  key.gradients = dweight ? dweight.view.dtype : key.dtype;
+  key.bias = static_cast<bool>(dbias);
+  key.to_x = static_cast<bool>(dx);
+  key.to_weight = static_cast<bool>(dweight);
+  key.rectify = dx.unrectified != nullptr;
+  key.accumulate = dx.accumulate || dweight.accumulate || dbias.accumulate;
+  pass.run(exec, chosen(exec, key, pass.ways(), [&](const ExecContext& own, Way way) { pass.rehearse(own, way); },
+                        {dx, dweight, dbias}));
 }
 
 }  // namespace lockstep::kernels

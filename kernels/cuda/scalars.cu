@@ -19,6 +19,12 @@ __global__ void store_words(Argument value, int count, std::uint32_t* target) {
 
 }  // namespace
 
+bool cuda::can_launch_programmatically() {
+  cudaFuncAttributes attributes{};
+  LOCKSTEP_CUDA_CHECK(cudaFuncGetAttributes(&attributes, store_words));
+  return attributes.ptxVersion >= 90;  // of the code that runs on this GPU; where it is less, begin_kernel is empty
+}
+
 void cuda::store(const ExecContext& exec, std::span<const std::byte> value, void* target) {
   Argument argument{};
   std::memcpy(argument.words, value.data(), value.size());
