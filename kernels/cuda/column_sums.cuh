@@ -6,6 +6,9 @@
 
 namespace lockstep::kernels::cuda {
 
+// Rows that a thread adds before it is worth to have another.
+inline constexpr std::int64_t kThreadRows = 16;
+
 // How the sums are laid out. A block is a tile of column vectors x rows; the grid is column tiles x parts of the rows.
 // It depends on the shape alone.
 struct ColumnTiling {
@@ -14,7 +17,8 @@ struct ColumnTiling {
   unsigned parts;         // of the grid; where there are several, a second kernel adds their sums
   std::int64_t part_rows;
 
-  ColumnTiling(std::int64_t rows, std::int64_t columns, int vector, bool one_part = false) {
+  ColumnTiling(std::int64_t rows, std::int64_t columns, int vector, std::int64_t thread_rows = kThreadRows,
+               bool one_part = false) {
     constexpr std::int64_t kMostParts = 1024;
     // Neighbouring blocks are rows apart: wide tiles read memory in long runs. Sums of sums are short: many narrow
     // tiles.
@@ -24,10 +28,10 @@ struct ColumnTiling {
     while (tile < most_tile && tile < vectors) tile *= 2;
     column_tiles = static_cast<unsigned>((vectors + tile - 1) / tile);
     const std::int64_t row_lanes = kThreads / tile;
-    // A part is worth it from some rows for each thread on.
-    const bool few = one_part || rows <= 32 * row_lanes;
+    const bool few = one_part || rows <= 2 * thread_rows * row_lanes;
     const std::int64_t most = std::max<std::int64_t>(1, kMostParts / column_tiles);
-    const std::int64_t wanted = few ? 1 : std::min(most, (rows + 16 * row_lanes - 1) / (16 * row_lanes));
+    const std::int64_t wanted =
+        few ? 1 : std::min(most, (rows + thread_rows * row_lanes - 1) / (thread_rows * row_lanes));
     part_rows = std::max<std::int64_t>(1, (rows + wanted - 1) / wanted);
     parts = static_cast<unsigned>(std::max<std::int64_t>(1, (rows + part_rows - 1) / part_rows));
   }
@@ -109,17 +113,17 @@ template <class Out>
 void add_rows(const ExecContext& exec, const float* matrix, std::int64_t rows, std::int64_t columns, Out* target,
               bool accumulate) {
   constexpr int N = kVector<float>;
-  const ColumnTiling tiling(rows, columns, N, true);
+  const ColumnTiling tiling(rows, columns, N, kThreadRows, true);
   Launch(exec, dim3(tiling.column_tiles))(column_sums_kernel<N, MatrixRows<N, float>, Out>, tiling, rows, columns,
                                           MatrixRows<N, float>(matrix, columns), accumulate, target);
 }
 
 // target (+)= for each column the sum over all rows of what rows_of adds; called once for each row and vector of N
-// columns, also where the target is null. Takes the workspace.
+// columns, also where the target is null. Takes the workspace. thread_rows: fewer where a row is much work.
 template <int N, class RowsOf>
 void column_sums(const ExecContext& exec, std::int64_t rows, std::int64_t columns, const RowsOf& rows_of,
-                 const GradView& target) {
-  const ColumnTiling tiling(rows, columns, N);
+                 const GradView& target, std::int64_t thread_rows = kThreadRows) {
+  const ColumnTiling tiling(rows, columns, N, thread_rows);
   const dim3 grid(tiling.column_tiles, tiling.parts);
   const auto launch = [&]<class Out>(Out* sums, bool accumulate) {
     Launch(exec, grid)(column_sums_kernel<N, RowsOf, Out>, tiling, rows, columns, rows_of, accumulate, sums);

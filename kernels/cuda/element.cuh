@@ -73,19 +73,45 @@ __device__ Floats<N> load(const T* address) {
   return result;
 }
 
+// Two numbers as one word, the first in its lower half.
+__device__ inline std::uint32_t bf16_pair(float first, float second) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  return static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16 | __bfloat16_as_ushort(pair.x);
+}
+
+// In one access. Spelled out, since nvcc takes a structure of as many bytes apart where the store stands in a branch,
+// which costs several times as much.
+__device__ inline void store_words(void* address, std::uint32_t a) { *static_cast<std::uint32_t*>(address) = a; }
+__device__ inline void store_words(void* address, std::uint32_t a, std::uint32_t b) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(a), "r"(b) : "memory");
+}
+__device__ inline void store_words(void* address, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
 template <int N, class T>
 __device__ void store(T* address, const Floats<N>& values) {
-  constexpr int kBytes = N * sizeof(T) < 16 ? N * sizeof(T) : 16;
-  constexpr int kCount = kBytes / sizeof(T);
-  struct alignas(kBytes) Pack {
-    T value[kCount];
+  constexpr int kMost = 16 / sizeof(T);
+  constexpr int kCount = N < kMost ? N : kMost;
+  constexpr int kPerWord = 4 / sizeof(T);
+  const auto word = [&](int i) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      return bf16_pair(values[i], values[i + 1]);
+    } else {
+      return __float_as_uint(values[i]);
+    }
   };
 #pragma unroll
   for (int i = 0; i < N; i += kCount) {
-    Pack pack;
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) pack.value[k] = from_float<T>(values[i + k]);
-    *reinterpret_cast<Pack*>(address + i) = pack;
+    if constexpr (kCount < kPerWord) {
+      address[i] = from_float<T>(values[i]);
+    } else if constexpr (kCount == kPerWord) {
+      store_words(address + i, word(i));
+    } else if constexpr (kCount == 2 * kPerWord) {
+      store_words(address + i, word(i), word(i + kPerWord));
+    } else {
+      store_words(address + i, word(i), word(i + kPerWord), word(i + 2 * kPerWord), word(i + 3 * kPerWord));
+    }
   }
 }
 

@@ -192,7 +192,7 @@ void cuda::relu_max_pool2d_backward(const ExecContext& exec, ConstView dy, Const
           .winners = winners.as<std::uint8_t>(),
           .dx = dx.as<T>(),
           .vectors = channels % N == 0 && aligned(dy.as<T>(), dx.as<T>()) && aligned(winners.as<std::uint8_t>())};
-      column_sums<N>(exec, dx.shape[0] * rows.rows * rows.columns, channels, rows, dbias);
+      column_sums<N>(exec, dx.shape[0] * rows.rows * rows.columns, channels, rows, dbias, 2);
     });
   });
 }
