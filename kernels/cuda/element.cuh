@@ -55,12 +55,6 @@ __device__ T from_float(float x) {
   }
 }
 
-// Two neighbouring elements, the first in the lower half.
-__device__ inline std::uint32_t from_floats(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return __bfloat16_as_ushort(pair.x) | static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16;
-}
-
 // N neighbouring elements at an address that is a multiple of 16 bytes, or of their size where that is less.
 template <int N, class T>
 __device__ Floats<N> load(const T* address) {
@@ -95,38 +89,28 @@ __device__ inline void store_words(void* address, std::uint32_t a, std::uint32_t
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-// A store of 4, 8 or 16 bytes to global memory. In assembly: where another branch stores the elements one by one, the
-// compiler merges the two, element by element.
-__device__ inline void store_words(void* address, const std::uint32_t (&w)[1]) {
-  asm volatile("st.global.b32 [%0], %1;" ::"l"(address), "r"(w[0]) : "memory");
-}
-__device__ inline void store_words(void* address, const std::uint32_t (&w)[2]) {
-  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(w[0]), "r"(w[1]) : "memory");
-}
-__device__ inline void store_words(void* address, const std::uint32_t (&w)[4]) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
-               : "memory");
-}
-
 template <int N, class T>
 __device__ void store(T* address, const Floats<N>& values) {
-  if constexpr (N * sizeof(T) < 4) {
-    *address = from_float<T>(values[0]);
-  } else {
-    constexpr int kWords = N * sizeof(T) < 16 ? N * sizeof(T) / 4 : 4;
-    constexpr int kCount = kWords * 4 / sizeof(T);
+  constexpr int kMost = 16 / sizeof(T);
+  constexpr int kCount = N < kMost ? N : kMost;
+  constexpr int kPerWord = 4 / sizeof(T);
+  const auto word = [&](int i) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      return bf16_pair(values[i], values[i + 1]);
+    } else {
+      return __float_as_uint(values[i]);
+    }
+  };
 #pragma unroll
-    for (int i = 0; i < N; i += kCount) {
-      std::uint32_t words[kWords];
-#pragma unroll
-      for (int k = 0; k < kWords; ++k) {
-        if constexpr (std::is_same_v<T, bfloat16>) {
-          words[k] = from_floats(values[i + 2 * k], values[i + 2 * k + 1]);
-        } else {
-          words[k] = __float_as_uint(values[i + k]);
-        }
-      }
-      store_words(address + i, words);
+  for (int i = 0; i < N; i += kCount) {
+    if constexpr (kCount < kPerWord) {
+      address[i] = from_float<T>(values[i]);
+    } else if constexpr (kCount == kPerWord) {
+      store_words(address + i, word(i));
+    } else if constexpr (kCount == 2 * kPerWord) {
+      store_words(address + i, word(i), word(i + kPerWord));
+    } else {
+      store_words(address + i, word(i), word(i + kPerWord), word(i + 2 * kPerWord), word(i + 3 * kPerWord));
     }
   }
 }
