@@ -69,18 +69,19 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   const std::size_t wanted = rounded(bytes);
   const MemoryPool pool = MemoryPoolScope::current();
   const std::lock_guard lock(mutex_);
-  auto found = unused_block(pool, wanted);
+  const bool small = source_->is_cut() && wanted < kSmall;
+  auto found = unused_block(pool, small, wanted);
   if (found == blocks_.end()) {
-    const std::size_t segment = source_->is_cut() && wanted < kSmall ? 2 * kSmall : wanted;
-    found = add_segment(pool, segment);
+    const std::size_t segment = small ? 2 * kSmall : wanted;
+    found = add_segment(pool, small, segment);
     if (found == blocks_.end()) {
       release_segments(MemoryPool::shared);
-      found = add_segment(pool, segment);
+      found = add_segment(pool, small, segment);
     }
     if (found == blocks_.end()) throw Error(out_of_memory(segment));
   }
   auto& [address, block] = *found;
-  unused_.erase({pool, block.bytes, address});
+  unused_.erase(size_of(*found));
   cut(found, wanted);
   block.purpose = MemoryScope::current();
   stats_.bytes_in_use += wanted;
@@ -100,22 +101,22 @@ void CachingAllocator::release(void* address) noexcept {
 }
 
 // The rest of this part is under the lock. The smallest that is large enough, the lowest address first; end(): none.
-CachingAllocator::Blocks::iterator CachingAllocator::unused_block(MemoryPool pool, std::size_t bytes) {
-  const auto found = unused_.lower_bound({pool, bytes, nullptr});
-  if (found == unused_.end() || std::get<0>(*found) != pool) return blocks_.end();
-  if (!source_->is_cut() && std::get<1>(*found) != bytes) return blocks_.end();
-  return blocks_.find(std::get<2>(*found));
+CachingAllocator::Blocks::iterator CachingAllocator::unused_block(MemoryPool pool, bool small, std::size_t bytes) {
+  const auto found = unused_.lower_bound({pool, small, bytes, nullptr});
+  if (found == unused_.end()) return blocks_.end();
+  const auto& [its_pool, its_small, its_bytes, address] = *found;
+  const bool fits = its_pool == pool && its_small == small && (source_->is_cut() || its_bytes == bytes);
+  return fits ? blocks_.find(address) : blocks_.end();
 }
 
 // end(): the memory is not there.
-CachingAllocator::Blocks::iterator CachingAllocator::add_segment(MemoryPool pool, std::size_t bytes) {
+CachingAllocator::Blocks::iterator CachingAllocator::add_segment(MemoryPool pool, bool small, std::size_t bytes) {
   auto* const address = static_cast<std::byte*>(source_->allocate(bytes));
   if (address == nullptr) return blocks_.end();
   ++stats_.system_allocations;
   stats_.bytes_reserved += bytes;
-  const auto block =
-      blocks_.emplace(address, Block{.bytes = bytes, .pool = pool, .begins_segment = true, .purpose = {}}).first;
-  unused_.insert({pool, bytes, address});
+  const auto block = blocks_.emplace(address, Block{bytes, pool, small, true, {}}).first;
+  unused_.insert(size_of(*block));
   return block;
 }
 
@@ -124,10 +125,8 @@ void CachingAllocator::cut(Blocks::iterator block, std::size_t bytes) {
   const std::size_t rest = block->second.bytes - bytes;
   if (rest == 0) return;
   block->second.bytes = bytes;
-  const auto tail =
-      blocks_.emplace_hint(std::next(block), block->first + bytes,
-                           Block{.bytes = rest, .pool = block->second.pool, .begins_segment = false, .purpose = {}});
-  unused_.insert({tail->second.pool, rest, tail->first});
+  const Block tail{rest, block->second.pool, block->second.small, false, {}};
+  unused_.insert(size_of(*blocks_.emplace_hint(std::next(block), block->first + bytes, tail)));
 }
 
 // Joins it to unused neighbours of its segment.
@@ -135,7 +134,7 @@ void CachingAllocator::add_unused(Blocks::iterator block) {
   const auto join_next = [this](Blocks::iterator first) {
     const auto next = std::next(first);
     if (next == blocks_.end() || next->second.begins_segment || next->second.purpose) return;
-    unused_.erase({next->second.pool, next->second.bytes, next->first});
+    unused_.erase(size_of(*next));
     first->second.bytes += next->second.bytes;
     blocks_.erase(next);
   };
@@ -143,12 +142,12 @@ void CachingAllocator::add_unused(Blocks::iterator block) {
   if (!block->second.begins_segment) {
     const auto before = std::prev(block);
     if (!before->second.purpose) {
-      unused_.erase({before->second.pool, before->second.bytes, before->first});
+      unused_.erase(size_of(*before));
       join_next(before);
       block = before;
     }
   }
-  unused_.insert({block->second.pool, block->second.bytes, block->first});
+  unused_.insert(size_of(*block));
 }
 
 // Those that are unused from end to end.
@@ -157,7 +156,7 @@ void CachingAllocator::release_segments(MemoryPool pool) {
     const auto next = std::next(block);
     const bool ends_segment = next == blocks_.end() || next->second.begins_segment;
     if (block->second.pool == pool && block->second.begins_segment && ends_segment && !block->second.purpose) {
-      unused_.erase({pool, block->second.bytes, block->first});
+      unused_.erase(size_of(*block));
       stats_.bytes_reserved -= block->second.bytes;
       source_->release(block->first);
       blocks_.erase(block);
@@ -178,7 +177,7 @@ void CachingAllocator::trim(MemoryPool pool) {
 
 void CachingAllocator::reserve(MemoryPool pool, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (bytes > 0) add_segment(pool, rounded(bytes));  // blocks get segments of their own where it is not there
+  if (bytes > 0) add_segment(pool, false, rounded(bytes));  // blocks get segments of their own where it is not there
 }
 
 void CachingAllocator::reset_peak() {

@@ -101,14 +101,15 @@ class CachingAllocator {
   struct Block {
     std::size_t bytes;
     MemoryPool pool;
+    bool small;  // cut from a segment for small blocks, so that they do not scatter over the large ones
     bool begins_segment;
     std::optional<MemoryPurpose> purpose;  // unset: unused
   };
   using Blocks = std::map<std::byte*, Block>;
 
   std::size_t rounded(std::size_t bytes) const;
-  Blocks::iterator add_segment(MemoryPool pool, std::size_t bytes);
-  Blocks::iterator unused_block(MemoryPool pool, std::size_t bytes);
+  Blocks::iterator add_segment(MemoryPool pool, bool small, std::size_t bytes);
+  Blocks::iterator unused_block(MemoryPool pool, bool small, std::size_t bytes);
   void cut(Blocks::iterator block, std::size_t bytes);
   void add_unused(Blocks::iterator block);
   void release_segments(MemoryPool pool);
@@ -116,8 +117,12 @@ class CachingAllocator {
 
   std::unique_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
-  Blocks blocks_;                                                     // all, by address
-  std::set<std::tuple<MemoryPool, std::size_t, std::byte*>> unused_;  // the smallest first
+  Blocks blocks_;  // all, by address
+  using Size = std::tuple<MemoryPool, bool, std::size_t, std::byte*>;
+  static Size size_of(const Blocks::value_type& block) {
+    return {block.second.pool, block.second.small, block.second.bytes, block.first};
+  }
+  std::set<Size> unused_;  // the smallest first
   int pools_ = 1;
   std::size_t bytes_outside_ = 0;
   Stats stats_;

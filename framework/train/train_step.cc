@@ -95,17 +95,27 @@ void TrainStep::prepare(const DeviceBatch& batch) {
 // Everything a step does but communication, without a change of any parameter: gradients of zero, a rate of zero.
 void TrainStep::plan(const DeviceBatch& batch) {
   CachingAllocator& allocator = device_allocator(DeviceType::cuda);
-  std::size_t in_use = 0;
-  arena_->begin_step();
-  for (int pass = 0; pass < 3; ++pass) {  // gradients are written, then added to; then all scratch memory is there
-    in_use = allocator.stats().bytes_in_use;
-    allocator.reset_peak();
+  const auto pass = [&](bool first) {
     Tape tape;
     const Tensor loss = loss_function_(batch);
-    LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, pass > 0});
+    LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !first});
     tape.backward(loss, seed());
-  }
+  };
+  arena_->begin_step();
+  pass(true);   // gradients are written
+  pass(false);  // and added to; all scratch memory is there now
+  const std::size_t in_use = allocator.stats().bytes_in_use;
+  allocator.reset_peak();
+  pass(false);
   const std::size_t activations = allocator.stats().bytes_peak - in_use;
+  context().synchronize();
+  allocator.trim(MemoryPool::shared);
+  allocator.reserve(pool_, activations);
+  // Until a pass finds all its blocks where the one before left them: a capture must not ask the system for any.
+  for (std::int64_t asked = -1; std::exchange(asked, allocator.stats().system_allocations) != asked;) {
+    const MemoryPoolScope memory(pool_);
+    pass(false);
+  }
   arena_->grads().fill_zero();
   optimizer_->begin_step(0.0);
   for (const Bucket& bucket : arena_->buckets()) finish(bucket.range);
@@ -115,9 +125,6 @@ void TrainStep::plan(const DeviceBatch& batch) {
   reports_.write(loss_, nullptr, optimizer_->scalars());
   optimizer_->set_steps(0);
   for (const Optimizer::State& moment : optimizer_->state()) moment.values.fill_zero();  // weight decay went into it
-  context().synchronize();
-  allocator.trim(MemoryPool::shared);
-  allocator.reserve(pool_, activations);
 }
 
 void TrainStep::enqueue(const NextBatch& next, double learning_rate) {

@@ -152,7 +152,9 @@ TEST_F(GpuPrecision, AdamwUpdatesMastersAndTheirCopies) {
 // Of the first step: kept in bf16 they are those kept in f32 but for their rounding, which is 2^-8 at most.
 template <class Model>
 void expect_rounded_gradients() {
-  Training<Model> f32(DType::f32), wide(DType::bf16), narrow(DType::bf16, {.grad_dtype = DType::bf16});
+  const BucketCaps one_bucket{.first_mib = 64.0};  // caps count bytes, so that several would begin at other places
+  Training<Model> f32(DType::f32, {.caps = one_bucket}), wide(DType::bf16, {.caps = one_bucket}),
+      narrow(DType::bf16, {.caps = one_bucket, .grad_dtype = DType::bf16});
   const double norm = f32.run(1)[0].grad_norm;
   const double wide_norm = wide.run(1)[0].grad_norm;
   const double narrow_norm = narrow.run(1)[0].grad_norm;
