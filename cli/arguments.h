@@ -2,6 +2,8 @@
 // function visit_fields that names its fields, and everything else follows from it.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <type_traits>
+#include <vector>
 
 namespace lockstep::cli {
 
@@ -90,6 +93,28 @@ nlohmann::ordered_json to_json(Arguments arguments) {
     }
   });
   return json;
+}
+
+// As words of a command line that sets them: options that were not given, and have no default, are left out.
+template <class Arguments>
+std::vector<std::string> to_words(Arguments arguments) {
+  std::vector<std::string> words;
+  visit_fields(arguments, [&](const char* option, auto& field, const char*) {
+    const auto add = [&](const auto& value) {
+      words.emplace_back(option);
+      words.push_back(fmt::format("{}", value));
+    };
+    if constexpr (std::is_same_v<decltype(field), bool&>) {
+      if (field) words.emplace_back(option);
+    } else if constexpr (requires { field.has_value(); }) {
+      if (field) add(*field);
+    } else if constexpr (requires { field.empty(); }) {
+      if (!field.empty()) add(field);
+    } else {
+      add(field);
+    }
+  });
+  return words;
 }
 
 // Takes the fields whose option is not on the command line from `json`, where it has them.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "cli/timeline_json.h"
 #include "framework/core/context.h"
 #include "framework/core/error.h"
+#include "framework/core/gpu.h"
 #include "framework/core/statistics.h"
 #include "framework/core/version.h"
 #include "framework/distributed/launcher.h"
@@ -26,8 +28,15 @@
 namespace lockstep::cli {
 namespace {
 
-// Instrumented steps cost a little more, so that they are not among those that are timed.
+// Instrumented steps cost a little more, so that they are not among those that are timed; a few of them are enough.
 constexpr StepCount kInstrumented{.warmup = 2, .timed = 5};
+
+std::string device_name() {
+  if constexpr (kernels::kHasCuda) {
+    if (context().device() == DeviceType::cuda) return selected_gpu().name;
+  }
+  return "CPU";
+}
 
 // A new training of the same model.
 struct Training {
@@ -55,6 +64,7 @@ class Measurement {
              {"model", arguments.model},
              {"ranks", world.size()},
              {"device", context().device() == DeviceType::cuda ? "cuda" : "cpu"},
+             {"device_name", device_name()},
              {"threads", context().exec().threads},
              {"options", to_json(arguments.workload)},
              {"link", to_json(policy)},
@@ -119,8 +129,10 @@ class Measurement {
     }
     if (!arguments_.timeline) return;
     const Training training(arguments_, world_.rank(), group, left_out, true);
+    const StepCount count{.warmup = std::min(arguments_.warmup, kInstrumented.warmup),
+                          .timed = std::min(arguments_.steps, kInstrumented.timed)};
     json_[left_out ? "alone_timeline" : "timeline"] =
-        timeline_json(measure_timeline(*training.step, training.workload.batch(), world_.group(), kInstrumented));
+        timeline_json(measure_timeline(*training.step, training.workload.batch(), world_.group(), count));
   }
 
   void keep_plan() const {

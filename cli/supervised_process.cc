@@ -1,5 +1,6 @@
 #include "cli/supervised_process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "framework/core/error.h"
 
@@ -50,7 +52,7 @@ unsigned parent_of(unsigned pid) {
 
 }  // namespace
 
-SupervisedProcess::SupervisedProcess(const std::vector<std::string>& command) {
+SupervisedProcess::SupervisedProcess(const std::vector<std::string>& command, Output output) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   on_signals({SIGINT, SIGQUIT}, SIG_IGN);
   on_signals({SIGTERM, SIGHUP}, pass_on);
@@ -66,7 +68,13 @@ SupervisedProcess::SupervisedProcess(const std::vector<std::string>& command) {
   ::posix_spawnattr_setsigdefault(&attributes, &ignored);
   ::posix_spawnattr_setsigmask(&attributes, &mask);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  const int failure = ::posix_spawnp(&pid_, argv[0], nullptr, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  if (output == Output::discarded) {
+    ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  }
+  const int failure = ::posix_spawnp(&pid_, argv[0], &files, &attributes, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&files);
   ::posix_spawnattr_destroy(&attributes);
   supervised = failure == 0 ? pid_ : -1;
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -78,6 +86,23 @@ SupervisedProcess::~SupervisedProcess() {
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
+}
+
+int SupervisedProcess::wait(std::chrono::seconds limit) {
+  using Clock = std::chrono::steady_clock;
+  const auto ends_by = [this](Clock::time_point deadline) {
+    siginfo_t info{};
+    while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
+      if (Clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  };
+  if (!ends_by(Clock::now() + limit)) {
+    ::kill(pid_, SIGTERM);
+    if (!ends_by(Clock::now() + std::chrono::seconds(10))) ::kill(pid_, SIGKILL);
+  }
+  return wait();
 }
 
 int SupervisedProcess::wait() {

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,9 +12,11 @@ namespace lockstep::cli {
 
 class SupervisedProcess {
  public:
-  // Starts `command` with this process's environment, input and outputs. What outlives its own parent becomes this
-  // process's child. Throws std::invalid_argument where it cannot be started.
-  explicit SupervisedProcess(const std::vector<std::string>& command);
+  enum class Output : std::uint8_t { shown, discarded };
+
+  // Starts `command` with this process's environment, input and outputs; `output` is what becomes of its standard one.
+  // What outlives its own parent becomes this process's child. Throws std::invalid_argument where it cannot be started.
+  explicit SupervisedProcess(const std::vector<std::string>& command, Output output = Output::shown);
   // Kills what is left of it.
   ~SupervisedProcess();
   SupervisedProcess(const SupervisedProcess&) = delete;
@@ -21,6 +25,8 @@ class SupervisedProcess {
   // Its exit code, as a shell shows it: 128 + N where signal N ended it. SIGTERM and SIGHUP are passed on to it; those
   // of the keyboard reach it by themselves.
   int wait();
+  // The same, but what takes longer than `limit` is told to end, and killed 10 s later.
+  int wait(std::chrono::seconds limit);
 
  private:
   pid_t pid_ = -1;

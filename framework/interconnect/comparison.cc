@@ -9,9 +9,9 @@
 namespace lockstep {
 namespace {
 
-// Of the step on the slow link, the share that waits for it: below the first there is nothing to gain, above the second
+// Of the step on the slow link, the share that waits for it: below the first there is little to gain, above the second
 // the link decides.
-constexpr double kHidden = 0.05;
+constexpr double kHidden = 0.08;
 constexpr double kDominant = 0.3;
 
 template <class Of>
@@ -68,8 +68,8 @@ std::string conclusion(const Comparison& comparison, const std::string& fast, co
   if (share < kHidden) {
     return fmt::format(
         "compute-bound: the backward pass hides the slower link ({:.3g} of its {:.3g} ms of all-reduces are left in a "
-        "step of {:.3g} ms), so {} has nothing to gain",
-        exposed, communication_ms, step, fast);
+        "step of {:.3g} ms), so no link gains more than {:.2f}x",
+        exposed, communication_ms, step, comparison.bound);
   }
   const std::string waits =
       fmt::format("{:.0f} % of a step on {} ({:.3g} of {:.3g} ms) wait for it", 100 * share, slow, exposed, step);

@@ -1,0 +1,306 @@
+#include "cli/compare_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/compare_case.h"
+#include "cli/compare_report.h"
+#include "cli/emulation.h"
+#include "cli/json_file.h"
+#include "cli/link_option.h"
+#include "cli/placement.h"
+#include "cli/sweep_file.h"
+#include "cli/topology_json.h"
+#include "framework/core/error.h"
+#include "framework/core/nearest_name.h"
+#include "framework/core/version.h"
+#include "framework/interconnect/topology.h"
+#include "framework/interconnect/visible_gpus.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CompareArguments {
+  std::string model;
+  DeviceArguments device;
+  std::string ranks;
+  std::optional<std::string> precision;
+  std::string links;
+  EmulationArguments emulation;
+  bool require_proof = false;
+  WorkloadArguments workload;
+  std::string sweep;
+  int repeats = 5;
+  std::optional<int> steps, warmup;
+  std::string json;
+};
+
+template <class Visitor>
+void visit_fields(CompareArguments& arguments, Visitor&& visit) {
+  visit("--links", arguments.links, "two of auto, nvlink, pcie, net; default: nvlink,pcie");
+  visit("--emulate", arguments.emulation.emulate,
+        "two emulated links between CPU ranks instead, such as nvlink4,pcie5");
+  visit("--slow-motion", arguments.emulation.slow_motion, "factor on all emulated times; default: what the ranks need");
+  visit("--ranks", arguments.ranks, "ranks, or several numbers of them such as 1,2,4; default: every GPU, emulated 2");
+  visit("--repeats", arguments.repeats, "runs of each arm");
+  visit("--steps", arguments.steps, "timed steps of a run; default: about a second of them");
+  visit("--warmup", arguments.warmup, "steps before; default: 5, emulated 2");
+  visit("--sweep", arguments.sweep, "batch: from a quarter of --batch-per-rank to 4 times as many");
+  visit("--require-proof", arguments.require_proof, "end with exit code 3 where a link cannot be proven");
+  visit_fields(arguments.workload, visit);
+  visit_fields(arguments.device, [&](const char* name, auto& field, const char* help) {
+    const std::string_view own[] = {"--ranks", "--precision"};
+    if (std::find(std::begin(own), std::end(own), name) == std::end(own)) visit(name, field, help);
+  });
+  visit("--precision", arguments.precision, "f32, tf32 or bf16; default: bf16 on GPUs, f32 on CPU ranks");
+  visit("--json", arguments.json, "write everything to this file");
+}
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream stream(list);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+std::array<std::string, 2> two_of(const char* option, const std::string& list) {
+  const std::vector<std::string> parts = split(list);
+  expect(parts.size() == 2, "{}: expected two links such as {}, got '{}'", option,
+         std::string_view(option) == "--links" ? "nvlink,pcie" : "nvlink4,pcie5", list);
+  return {parts[0], parts[1]};
+}
+
+std::vector<int> rank_numbers(const std::string& list) {
+  std::vector<int> numbers;
+  for (const std::string& part : split(list)) {
+    int number = 0;
+    const auto [stop, failure] = std::from_chars(part.data(), part.data() + part.size(), number);
+    expect(failure == std::errc{} && stop == part.data() + part.size() && number >= 1,
+           "--ranks: expected numbers such as 1,2,4, got '{}'", list);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// What can be run here instead.
+constexpr const char* kInstead = "or compare emulated links between CPU ranks: --emulate nvlink4,pcie5";
+
+// Real links need GPUs, and NVLink where it is asked for.
+int gpus_for(const CompareSetup& setup) {
+  const auto nvml = Nvml::open();
+  const std::size_t seen = nvml ? visible_gpus(**nvml).size() : 0;
+  const bool wants_nvlink = std::find(setup.links.begin(), setup.links.end(), "nvlink") != setup.links.end();
+  if (wants_nvlink && seen >= 2 && nvlink_presence() == NvlinkPresence::absent) {
+    throw LinkContradiction(
+        fmt::format("compare --links {},{}: the GPUs of this host are not joined by NVLink (see lockstep topology); "
+                    "compare --links pcie,net, {}",
+                    setup.links[0], setup.links[1], kInstead));
+  }
+  DeviceArguments device = setup.device;
+  device.precision = "f32";               // which any device has
+  if (seen >= 2) device.device = "cuda";  // then it is said why they cannot be used
+  const Placement placement = resolve_placement(device);
+  expect(placement.visible_gpus >= 2, "compare: expected at least 2 GPUs, got {}; use a machine that has them, {}",
+         std::max(static_cast<int>(seen), placement.visible_gpus), kInstead);
+  return placement.visible_gpus;
+}
+
+CompareSetup setup_of(const CompareArguments& arguments) {
+  CompareSetup setup{.device = arguments.device,
+                     .require_proof = arguments.require_proof,
+                     .repeats = arguments.repeats,
+                     .steps = arguments.steps,
+                     .warmup = arguments.warmup};
+  expect(arguments.links.empty() || arguments.emulation.emulate.empty(), "expected --links or --emulate, got both");
+  setup.emulated = !arguments.emulation.emulate.empty();
+  setup.device.precision = arguments.precision.value_or(setup.emulated ? "f32" : "bf16");
+  if (setup.emulated) {
+    setup.links = two_of("--emulate", arguments.emulation.emulate);
+    for (const std::string& link : setup.links) published_link(link);
+    place_on_cpu_ranks(setup.device);
+    return setup;
+  }
+  setup.links = two_of("--links", arguments.links.empty() ? "nvlink,pcie" : arguments.links);
+  for (const std::string& link : setup.links) parse_link_mode(link);
+  return setup;
+}
+
+void check(const CompareArguments& arguments) {
+  expect(arguments.repeats >= 2, "--repeats: expected at least 2, got {}: one run has no interval", arguments.repeats);
+  expect(arguments.steps.value_or(1) >= 1 && arguments.warmup.value_or(1) >= 1,
+         "--steps, --warmup: expected at least 1, got {} and {}", arguments.steps.value_or(1),
+         arguments.warmup.value_or(1));
+  if (!arguments.sweep.empty()) expect_known("--sweep", arguments.sweep, {"batch"});
+  expect(!arguments.model.empty() || arguments.sweep.empty(), "--sweep {}: expected a MODEL", arguments.sweep);
+}
+
+struct Choice {
+  const char* model;
+  std::int64_t batch_per_rank;
+};
+// Without MODEL: a training that the link decides, one between, and one that it does not matter to.
+constexpr Choice kOnGpus[] = {{"vgg16", 32}, {"vgg16", 128}, {"vgg16", 512}};
+constexpr Choice kOnCpus[] = {{"mlp", 16}, {"mlp", 512}, {"lenet", 1024}};
+
+std::vector<CompareCase> cases_of(const CompareArguments& arguments, const CompareSetup& setup,
+                                  const std::vector<int>& rank_counts) {
+  std::vector<std::pair<std::string, WorkloadArguments>> works;
+  const auto add = [&](const std::string& model, std::int64_t batch) {
+    WorkloadArguments& workload = works.emplace_back(model, arguments.workload).second;
+    workload.batch_per_rank = batch;
+    check(model, workload);
+  };
+  const std::int64_t batch = arguments.workload.batch_per_rank;
+  if (arguments.model.empty()) {
+    for (const Choice& choice : setup.emulated ? kOnCpus : kOnGpus) add(choice.model, choice.batch_per_rank);
+  } else if (arguments.sweep.empty()) {
+    add(arguments.model, batch);
+  } else {
+    for (const std::int64_t part : {batch / 4, batch / 2, batch, 2 * batch, 4 * batch}) {
+      if (part > 0 || part == batch) add(arguments.model, part);
+    }
+  }
+  std::vector<CompareCase> cases;
+  for (const int ranks : rank_counts) {
+    for (const auto& [model, workload] : works) cases.emplace_back(setup, model, ranks, workload);
+  }
+  return cases;
+}
+
+void show(const std::string& text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+// The links' own speed at a number of ranks: measured, where they are there.
+class LinkModels {
+ public:
+  LinkModels(const CompareSetup& setup, const ScratchDirectory& scratch) : setup_(setup), scratch_(scratch) {}
+
+  struct Model {
+    CostModel model;
+    Json sweep;
+  };
+  const Model& of(const std::string& link, int ranks) {
+    const auto [place, is_new] = models_.try_emplace({link, ranks});
+    if (!is_new) return place->second;
+    if (setup_.emulated) {
+      place->second = {cost_model_of(published_link(link)), nullptr};
+    } else {
+      show(fmt::format("measuring {} on {} GPUs\n", link, ranks));
+      place->second.sweep =
+          run_own({"all-reduce", "--link", link, "--ranks", std::to_string(ranks), "-b", "1K", "-e", "512M", "-f", "2"},
+                  scratch_);
+      place->second.model = model_of_sweep(place->second.sweep);
+    }
+    return place->second;
+  }
+
+ private:
+  const CompareSetup& setup_;
+  const ScratchDirectory& scratch_;
+  std::map<std::pair<std::string, int>, Model> models_;
+};
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return {};
+}
+
+Json machine_json() {
+  Json json = {{"processor", processor_name()}, {"cores", std::thread::hardware_concurrency()}};
+  for (const BuildPart& part : build_parts()) json["versions"][std::string(part.name)] = std::string(part.version);
+  json["topology"] = to_json(read_topology());
+  return json;
+}
+
+void measure_links(const CompareSetup& setup, std::optional<double> slow_motion, std::vector<CompareCase>& cases,
+                   const ScratchDirectory& scratch) {
+  double factor = 1.0;  // one for all cases
+  for (CompareCase& compared : cases) {
+    show(fmt::format("{} of {}: {} samples a rank, without all-reduces\n", &compared - cases.data() + 1, cases.size(),
+                     compared.batch_per_rank()));
+    compared.measure_alone(scratch);
+    if (setup.emulated) factor = std::max(factor, compared.fitting_slow_motion());
+  }
+  LinkModels models(setup, scratch);
+  for (CompareCase& compared : cases) {
+    if (!compared.communicates()) continue;
+    const LinkModels::Model& fast = models.of(setup.links[0], compared.ranks());
+    const LinkModels::Model& slow = models.of(setup.links[1], compared.ranks());
+    compared.predict({fast.model, slow.model}, {fast.sweep, slow.sweep}, slow_motion.value_or(factor));
+  }
+}
+
+Json json_of(const std::vector<CompareCase>& cases, bool several) {
+  Json json = {{"command", "compare"}, {"version", std::string(version())}, {"machine", machine_json()}};
+  if (!several) {
+    json.update(cases.front().to_json());
+    return json;
+  }
+  json["emulated"] = cases.front().setup().emulated;
+  json["cases"] = Json::array();
+  for (const CompareCase& compared : cases) json["cases"].push_back(compared.to_json());
+  return json;
+}
+
+int compare(const CompareArguments& arguments) {
+  check(arguments);
+  const Launcher launcher = detect_environment().launcher;
+  expect(launcher == Launcher::none, "compare: starts its own ranks, so it is not to be started by {}",
+         launcher_name(launcher));
+  CompareSetup setup = setup_of(arguments);
+  std::vector<int> rank_counts = rank_numbers(arguments.ranks);
+  if (!setup.emulated) {
+    const int gpus = gpus_for(setup);
+    if (rank_counts.empty()) rank_counts = {gpus};
+    setup.device.device = "cuda";
+  }
+  if (rank_counts.empty()) rank_counts = {2};
+  std::vector<CompareCase> cases = cases_of(arguments, setup, rank_counts);
+  const bool several = cases.size() > 1;
+
+  show(fmt::format("{} over {}{}: {} case{}, {} runs of each arm in turn{}\n", setup.links[0], setup.links[1],
+                   setup.emulated ? ", emulated" : "", cases.size(), several ? "s" : "", setup.repeats,
+                   arguments.model.empty() ? "; about 5 minutes" : ""));
+  const ScratchDirectory scratch;
+  measure_links(setup, arguments.emulation.slow_motion, cases, scratch);
+  double seconds = 0;
+  for (const CompareCase& compared : cases) seconds += compared.estimated_seconds();
+  show(fmt::format("{} to go\n", duration_text(seconds)));
+  for (CompareCase& compared : cases) {
+    if (compared.communicates()) compared.run(scratch);
+    show("\n" + report(compared));
+  }
+  if (several) show("\n" + summary(cases));
+  if (!arguments.json.empty()) write_json_file("--json", arguments.json, json_of(cases, several));
+  return 0;
+}
+
+}  // namespace
+
+std::function<int(char** argv)> add_compare_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("compare", "What a faster link is worth to a training");
+  auto arguments = std::make_shared<CompareArguments>();
+  command->add_option("MODEL", arguments->model,
+                      fmt::format("{}; default: three trainings from bound by the link to bound by computing",
+                                  fmt::join(model_names(), ", ")));
+  add_options(*command, *arguments);
+  return [arguments](char** /*argv*/) { return compare(*arguments); };
+}
+
+}  // namespace lockstep::cli

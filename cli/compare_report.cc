@@ -1,0 +1,95 @@
+#include "cli/compare_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/emulation.h"
+
+namespace lockstep::cli {
+namespace {
+
+// Of the emulated collectives, above which the figures are no good.
+constexpr double kManyLate = 0.1;
+
+std::string with_interval(const Estimate& estimate) {
+  return fmt::format("{:.2f} [{:.2f}, {:.2f}]", estimate.value, estimate.low, estimate.high);
+}
+
+std::string title(const CompareCase& compared) {
+  const CompareSetup& setup = compared.setup();
+  std::string text = fmt::format("{}, {} samples a rank, {} rank{}", compared.model(), compared.batch_per_rank(),
+                                 compared.ranks(), compared.ranks() == 1 ? "" : "s");
+  if (setup.emulated) text += fmt::format(" ({})", emulation_text(compared.slow_motion()));
+  return text;
+}
+
+// Where the ranks could not keep up with what they emulate.
+std::string lateness(const CompareCase& compared) {
+  std::string text;
+  for (std::size_t i = 0; i < compared.arms().size(); ++i) {
+    const CompareArm& arm = compared.arms()[i];
+    double collectives = 0;
+    for (const auto& run : arm.runs) {
+      collectives += static_cast<double>(run.at("step_ms").size() * (1 + run.at("buckets").size()));
+    }
+    if (static_cast<double>(arm.late()) <= kManyLate * collectives) continue;
+    text += fmt::format("  disturbed: {} collectives took these ranks longer than {}; a larger --slow-motion helps\n",
+                        arm.late(), compared.setup().links[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report(const CompareCase& compared) {
+  std::string text = title(compared) + "\n";
+  if (!compared.communicates()) {
+    return text + fmt::format("  step {:.2f} ms, {:.0f} samples/s: one rank sends nothing\n", compared.alone_ms(),
+                              compared.samples_per_s(compared.alone_ms()));
+  }
+  const Comparison& result = compared.comparison();
+  text += fmt::format("  {:<10} {:>26} {:>11} {:>11} {:>7} {:>12}  {}\n", "link", "step ms (95 % interval)",
+                      "samples/s", "exposed ms", "hidden", "predicted ms", "proof");
+  for (std::size_t i = 0; i < 2; ++i) {
+    const CompareArm& arm = compared.arms()[i];
+    const ArmSummary& summary = i == 0 ? result.fast : result.slow;
+    const double hidden = std::clamp(1 - summary.exposed_ms / arm.predicted.communication_ms, 0.0, 1.0);
+    text += fmt::format("  {:<10} {:>26} {:>11.0f} {:>11.2f} {:>5.0f} % {:>12.2f}  {}\n", compared.setup().links[i],
+                        with_interval(summary.step_ms), compared.samples_per_s(summary.step_ms.value),
+                        summary.exposed_ms, 100 * hidden, arm.predicted.step_ms, arm.proof());
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    const CompareArm& arm = compared.arms()[i];
+    if (!compared.setup().emulated) text += fmt::format("  {}: {}\n", compared.setup().links[i], arm.proof_reason());
+  }
+  text += fmt::format("  without all-reduces {:.2f} ms\n", result.alone_ms);
+  text += fmt::format("  {} over {}: {}x, predicted {:.2f}x; no link gains more than {:.2f}x (1 + E/C)\n",
+                      compared.setup().links[0], compared.setup().links[1], with_interval(result.speedup),
+                      compared.predicted_speedup(), result.bound);
+  return text + lateness(compared) + fmt::format("  {}\n", compared.conclusion());
+}
+
+std::string summary(const std::vector<CompareCase>& cases) {
+  const CompareSetup& setup = cases.front().setup();
+  std::string text = fmt::format("{:<10} {:>6} {:>6} {:>12} {:>14} {:>14} {:>22} {:>7}\n", "model", "ranks", "batch",
+                                 "alone ms", setup.links[0] + " ms", setup.links[1] + " ms", "speed-up", "bound");
+  for (const CompareCase& compared : cases) {
+    text += fmt::format("{:<10} {:>6} {:>6} ", compared.model(), compared.ranks(), compared.batch_per_rank());
+    const Comparison& result = compared.comparison();
+    text +=
+        compared.communicates()
+            ? fmt::format("{:>12.2f} {:>14.2f} {:>14.2f} {:>22} {:>7.2f}\n", result.alone_ms, result.fast.step_ms.value,
+                          result.slow.step_ms.value, with_interval(result.speedup), result.bound)
+            : fmt::format("{:>12.2f} {:>14} {:>14} {:>22} {:>7}\n", compared.alone_ms(), "-", "-", "-", "-");
+  }
+  return text;
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 90) return fmt::format("about {:.0f} seconds", std::max(1.0, seconds));
+  return fmt::format("about {:.0f} minutes", std::ceil(seconds / 60));
+}
+
+}  // namespace lockstep::cli

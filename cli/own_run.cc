@@ -1,0 +1,47 @@
+#include "cli/own_run.h"
+
+#include <fmt/ranges.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "cli/json_file.h"
+#include "cli/supervised_process.h"
+#include "framework/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+// Far more than anything takes that has not gone wrong.
+constexpr std::chrono::minutes kLimit{30};
+
+}  // namespace
+
+ScratchDirectory::ScratchDirectory()
+    : path_((std::filesystem::temp_directory_path() / "lockstep-compare-XXXXXX").string()) {
+  if (::mkdtemp(path_.data()) == nullptr) throw Error(fmt::format("{}: cannot be made", path_));
+}
+
+ScratchDirectory::~ScratchDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+nlohmann::ordered_json run_own(const std::vector<std::string>& arguments, const ScratchDirectory& scratch) {
+  const std::string file = scratch.file("figures.json");
+  std::error_code ignored;
+  std::filesystem::remove(file, ignored);
+  std::vector<std::string> command{"/proc/self/exe"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  command.insert(command.end(), {"--json", file});
+  const int code = SupervisedProcess(command, SupervisedProcess::Output::discarded).wait(kLimit);
+  const std::string failure =
+      fmt::format("lockstep {}: ended with exit code {}, see above", fmt::join(arguments, " "), code);
+  expect(code != 2, "{}", failure);
+  if (code == 3) throw LinkContradiction(failure);
+  if (code != 0) throw Error(failure);
+  return read_json_file("--json", file);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,29 @@
+// Other commands of this program, run in fresh processes for their figures.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+// A new directory for files that nobody needs afterwards, removed with the object.
+class ScratchDirectory {
+ public:
+  ScratchDirectory();
+  ~ScratchDirectory();
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// Runs this program with `arguments` and --json and returns what it wrote; what it prints is not shown but for errors.
+// Where it fails, throws what its exit code stands for: std::invalid_argument for 2, LinkContradiction for 3, else
+// Error.
+nlohmann::ordered_json run_own(const std::vector<std::string>& arguments, const ScratchDirectory& scratch);
+
+}  // namespace lockstep::cli
