@@ -230,19 +230,18 @@ Json machine_json() {
 
 void measure_links(const CompareSetup& setup, std::optional<double> slow_motion, std::vector<CompareCase>& cases,
                    const ScratchDirectory& scratch) {
-  double factor = 1.0;  // one for all cases
   for (CompareCase& compared : cases) {
     show(fmt::format("{} of {}: {} samples a rank, without all-reduces\n", &compared - cases.data() + 1, cases.size(),
                      compared.batch_per_rank()));
     compared.measure_alone(scratch);
-    if (setup.emulated) factor = std::max(factor, compared.fitting_slow_motion());
   }
   LinkModels models(setup, scratch);
   for (CompareCase& compared : cases) {
     if (!compared.communicates()) continue;
     const LinkModels::Model& fast = models.of(setup.links[0], compared.ranks());
     const LinkModels::Model& slow = models.of(setup.links[1], compared.ranks());
-    compared.predict({fast.model, slow.model}, {fast.sweep, slow.sweep}, slow_motion.value_or(factor));
+    compared.predict({fast.model, slow.model}, {fast.sweep, slow.sweep},
+                     slow_motion.value_or(compared.fitting_slow_motion()));
   }
 }
 

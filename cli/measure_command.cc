@@ -80,7 +80,7 @@ class Measurement {
     measure(world_.group(), true);
     if (world_.rank() == 0) keep_plan();
     if (arguments_.alone && !arguments_.emulation.emulate.empty() && !arguments_.emulation.slow_motion) {
-      json_["slow_motion"] = choose_slow_motion(world_.group(), sizes(), links());
+      json_["slow_motion"] = fitting_slow_motion();
     }
     return json_;
   }
@@ -98,6 +98,22 @@ class Measurement {
     std::vector<std::int64_t> bytes{4};
     for (const auto& bucket : json_.at("buckets")) bytes.push_back(bucket);
     return bytes;
+  }
+
+  // For collectives by themselves, and for those behind a backward pass that keeps the processors busy.
+  double fitting_slow_motion() {
+    const double idle = choose_slow_motion(world_.group(), sizes(), links());
+    if (world_.size() == 1) return idle;
+    EmulatedGroup instant(world_.group(), links()[0], 1e-9);
+    const Training training(arguments_, world_.rank(), instant, false, true);
+    const StepTimeline timeline =
+        measure_timeline(*training.step, training.workload.batch(), world_.group(), instrumented());
+    return std::max(idle, choose_slow_motion(timeline.buckets, links(), world_.size()));
+  }
+
+  StepCount instrumented() const {
+    return {.warmup = std::min(arguments_.warmup, kInstrumented.warmup),
+            .timed = std::min(arguments_.steps, kInstrumented.timed)};
   }
 
   void carried() {
@@ -129,10 +145,8 @@ class Measurement {
     }
     if (!arguments_.timeline) return;
     const Training training(arguments_, world_.rank(), group, left_out, true);
-    const StepCount count{.warmup = std::min(arguments_.warmup, kInstrumented.warmup),
-                          .timed = std::min(arguments_.steps, kInstrumented.timed)};
     json_[left_out ? "alone_timeline" : "timeline"] =
-        timeline_json(measure_timeline(*training.step, training.workload.batch(), world_.group(), count));
+        timeline_json(measure_timeline(*training.step, training.workload.batch(), world_.group(), instrumented()));
   }
 
   void keep_plan() const {

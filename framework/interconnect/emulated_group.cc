@@ -4,6 +4,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -28,6 +29,19 @@ Clock::time_point time_of(double seconds) {
 std::int64_t bytes_of(const Collective& collective) {
   return std::max(collective.in.data != nullptr ? collective.in.bytes() : 0,
                   collective.out.data != nullptr ? ConstView(collective.out).bytes() : 0);
+}
+
+double fastest_us(std::span<const CostModel> links, std::int64_t bytes, int ranks) {
+  expect(!links.empty(), "slow motion: expected links, got none");
+  double us = std::numeric_limits<double>::infinity();
+  for (const CostModel& link : links) us = std::min(us, link.all_reduce_us(bytes, ranks));
+  return us;
+}
+
+// To two digits, which are enough and can be repeated by hand.
+double rounded_up(double factor) {
+  const double digit = std::pow(10.0, std::floor(std::log10(factor)) - 1);
+  return std::ceil(factor / digit) * digit;
 }
 
 }  // namespace
@@ -194,8 +208,6 @@ Work EmulatedGroup::issue(const Collective& collective) {
 double choose_slow_motion(ProcessGroup& carrier, std::span<const std::int64_t> sizes,
                           std::span<const CostModel> links) {
   constexpr std::size_t kRuns = 20;
-  expect(!links.empty() && !sizes.empty(), "slow motion: expected links and sizes, got {} and {}", links.size(),
-         sizes.size());
   if (carrier.size() == 1) return 1.0;
   double factor = 1.0;
   for (const std::int64_t bytes : sizes) {
@@ -209,18 +221,25 @@ double choose_slow_motion(ProcessGroup& carrier, std::span<const std::int64_t> s
       const Work agreed = carrier.all_reduce({&token, DType::f64, {}}, ReduceOp::max);
       carried.wait();
       agreed.wait();
-      if (run > 0) times.push_back(Seconds(Clock::now() - start).count());  // the first warms up
+      if (run > 0) times.push_back(1e6 * Seconds(Clock::now() - start).count());  // the first warms up
     }
     std::sort(times.begin(), times.end());
-    double link_us = links[0].all_reduce_us(bytes, carrier.size());
-    for (const CostModel& link : links) link_us = std::min(link_us, link.all_reduce_us(bytes, carrier.size()));
-    factor = std::max(factor, kMargin * 1e6 * times[kRuns * 3 / 4] / link_us);
+    factor = std::max(factor, kMargin * times[kRuns * 3 / 4] / fastest_us(links, bytes, carrier.size()));
   }
-  // Two digits, rounded up, are enough and can be repeated by hand.
-  const double digit = std::pow(10.0, std::floor(std::log10(factor)) - 1);
-  factor = std::ceil(factor / digit) * digit;
+  factor = rounded_up(factor);
   carrier.all_reduce({&factor, DType::f64, {}}, ReduceOp::max).wait();
   return factor;
+}
+
+double choose_slow_motion(std::span<const BucketTiming> carried, std::span<const CostModel> links, int ranks) {
+  double factor = 1.0;
+  double link_free = 0.0;
+  for (const BucketTiming& bucket : carried) {
+    const double carried_us = 1e3 * (bucket.finished_ms - std::max(bucket.launched_ms, link_free));
+    factor = std::max(factor, kMargin * carried_us / fastest_us(links, bucket.bytes, ranks));
+    link_free = bucket.finished_ms;
+  }
+  return rounded_up(factor);
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "framework/distributed/bucket_timing.h"
 #include "framework/distributed/process_group.h"
 #include "framework/interconnect/cost_model.h"
 
@@ -53,5 +54,7 @@ class EmulatedGroup final : public ProcessGroup {
 // least 3 times as long as three of four of them take to be carried, as measured now. At least 1 and the same on every
 // rank. Collective.
 double choose_slow_motion(ProcessGroup& carrier, std::span<const std::int64_t> sizes, std::span<const CostModel> links);
+// The same for the buckets of a step on the carrying group, whose processors are busy with backward meanwhile.
+double choose_slow_motion(std::span<const BucketTiming> carried, std::span<const CostModel> links, int ranks);
 
 }  // namespace lockstep

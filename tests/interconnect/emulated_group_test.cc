@@ -150,10 +150,18 @@ TEST(EmulatedGroup, ChosenFactorLeavesTheCarrierThreefoldTime) {
   EXPECT_LE(factors[0], 1.5 * 3 * 40e3 / 14);
 }
 
+TEST(EmulatedGroup, ChosenFactorFitsBucketsThatWereCarriedBehindBackward) {
+  // Carried in 2 and 5 ms: the second waited for the first. The fast link takes 1 + 1 us and 1 + 4 us.
+  const std::vector<CostModel> links{{.link = "slow", .ranks = 2, .regimes = {{1, 1, 10, 1e-2}}},
+                                     {.link = "fast", .ranks = 2, .regimes = {{1, 1, 1, 1e-3}}}};
+  const std::vector<BucketTiming> carried{{0, 1000, 4, 5, 7}, {1, 4000, 6, 6, 12}};
+  EXPECT_DOUBLE_EQ(choose_slow_motion(carried, links, 2), 3000);
+}
+
 TEST(EmulatedGroup, RefusesFactorsThatAreNone) {
   run_local_world(1, [](ProcessGroup& carrier) {
     EXPECT_THROW(EmulatedGroup(carrier, slow_link(), 0), std::invalid_argument);
-    EXPECT_THROW(choose_slow_motion(carrier, {}, {}), std::invalid_argument);
+    EXPECT_THROW(choose_slow_motion(std::vector<BucketTiming>{{}}, {}, 2), std::invalid_argument);
   });
 }
 
