@@ -1,5 +1,4 @@
-// The `lockstep` command. Exit codes: 0 done, 1 the run failed, 2 wrong usage or input, 3 a link mode or proof
-// contradicted, 128+N ended by signal N.
+// The `lockstep` command.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -19,6 +18,7 @@
 #include "cli/claims_command.h"
 #include "cli/compare_command.h"
 #include "cli/eval_command.h"
+#include "cli/exit_codes.h"
 #include "cli/measure_command.h"
 #include "cli/topology_command.h"
 #include "cli/train_command.h"
@@ -29,10 +29,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-constexpr int kFailed = 1;
-constexpr int kWrongUsage = 2;
-constexpr int kContradicted = 3;
 
 struct Command {
   const char* name;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/topology_json.h"
 #include "framework/core/version.h"
@@ -13,8 +14,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-constexpr int kFault = 3;
 
 struct TopologyArguments {
   bool check = false;
@@ -91,7 +90,7 @@ std::function<int(char** argv)> add_topology_command(CLI::App& app) {
     const Topology topology = read_topology();
     print(topology);
     if (!arguments->json.empty()) write_json_file("--json", arguments->json, to_json(topology));
-    return arguments->check && topology.has_fault() ? kFault : 0;
+    return arguments->check && topology.has_fault() ? kContradicted : 0;
   };
 }
 

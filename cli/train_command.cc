@@ -303,7 +303,9 @@ void train_as(const TrainArguments& arguments, const DataSources& data, const Li
       static_cast<double>((trainer.steps_done() - first_step) * trainer.reduced_bytes_per_step());
   const LinkProof proof = witness.end(all_reduce_wire_bytes(reduced_bytes, world.size()));
   if (world.rank() == 0) {
-    write_json(options.run_dir / "link.json", {{"probe", to_json(witness.probe())}, {"training", to_json(proof)}});
+    if (says_link(arguments.link)) {
+      write_json(options.run_dir / "link.json", {{"probe", to_json(witness.probe())}, {"training", to_json(proof)}});
+    }
     if (witness.probe().verdict == Verdict::proven) {
       fmt::print("link {} in training: {}: {}\n", arguments.link.link, verdict_name(proof.verdict), proof.reason);
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -10,9 +11,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/supervised_process.h"
@@ -22,8 +25,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-constexpr int kContradicted = 3;
 
 struct WithLinkArguments {
   LinkArguments link;
@@ -48,6 +49,11 @@ class ProgramCounters {
   // From here to ended() the program's processes may be on the GPUs.
   void started() { running_ = true; }
   std::vector<LinkTraffic> ended() {
+    // The driver may need a moment to see that they are gone.
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (any_own_process() && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
     running_ = false;
     std::vector<LinkTraffic> traffic;
     for (std::size_t i = 0; i < counters_.size(); ++i) {
@@ -60,9 +66,16 @@ class ProgramCounters {
   const std::string& why_none() const { return nvml_.why_not; }
 
  private:
+  bool any_own_process() const {
+    return std::any_of(gpus_.begin(), gpus_.end(), [&](int gpu) {
+      const std::vector<unsigned> pids = (*nvml_)->compute_processes(gpu).value_or({});
+      return std::any_of(pids.begin(), pids.end(), [&](unsigned pid) { return is_own(pid); });
+    });
+  }
+
   // In a container the driver may tell numbers of the host, under which nothing is found here.
   bool is_own(unsigned pid) const {
-    return running_ && (is_own_process(pid) || !std::filesystem::exists(fmt::format("/proc/{}", pid)));
+    return is_own_process(pid) || (running_ && !std::filesystem::exists(fmt::format("/proc/{}", pid)));
   }
 
   NvmlAnswer<std::shared_ptr<const Nvml>> nvml_;

@@ -175,7 +175,8 @@ std::string virtual_machine_sign(const fs::path& root) {
 
 double PcieLink::peak_gb_s() const {
   constexpr std::array kLane{0.0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563};
-  return generation > 0 && generation < static_cast<int>(kLane.size())
+  constexpr int kMostLanes = 32;
+  return generation > 0 && generation < static_cast<int>(kLane.size()) && width > 0 && width <= kMostLanes
              ? kLane[static_cast<std::size_t>(generation)] * width
              : 0.0;
 }

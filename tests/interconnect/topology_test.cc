@@ -210,6 +210,26 @@ TEST_F(TopologyTest, ADriverThatAnswersNothingGivesGpusWithoutFigures) {
   EXPECT_EQ(topology.pairs[0].peak_gb_s, 0.0);
 }
 
+TEST_F(TopologyTest, AbsurdAnswersAreSurvived) {
+  auto machine = fake_machine({fake_h200(0), fake_h200(1, 3, "not a bus id")});
+  for (auto& gpu : machine["gpus"]) {
+    gpu["pcie"] = {99, 4'000'000'000, 7, 4'294'967'295};
+    gpu["compute_capability"] = -5;
+    gpu["fabric_state"] = 200;
+    gpu["virtualization"] = 77;
+    gpu["ancestor"] = {{"0", 33}, {"1", 33}};
+    gpu["p2p"] = {{"0", {{"0", 99}}}, {"1", {{"0", -1}}}};
+    gpu["uuid"] = std::string(90, 'x');
+    gpu["name"] = std::string(200, 'x');  // longer than NVML's longest
+  }
+  const Topology topology = read(machine);
+  ASSERT_EQ(topology.pairs.size(), 1u);
+  EXPECT_EQ(topology.pairs[0].peak_gb_s, 0.0);
+  EXPECT_FALSE(topology.pairs[0].pcie_path);
+  EXPECT_EQ(topology.pairs[0].peer_access, false);
+  EXPECT_EQ(topology.gpus[0].name, "GPU of an unknown name");
+}
+
 TEST(PcieLink, PeaksAreTheSpecifications) {
   EXPECT_NEAR((PcieLink{3, 16}.peak_gb_s()), 15.75, 0.02);
   EXPECT_NEAR((PcieLink{4, 16}.peak_gb_s()), 31.5, 0.02);
@@ -218,6 +238,7 @@ TEST(PcieLink, PeaksAreTheSpecifications) {
   EXPECT_NEAR((PcieLink{5, 8}.peak_gb_s()), 31.5, 0.02);
   EXPECT_EQ((PcieLink{0, 16}.peak_gb_s()), 0);
   EXPECT_EQ((PcieLink{9, 16}.peak_gb_s()), 0);
+  EXPECT_EQ((PcieLink{5, -16}.peak_gb_s()), 0);
 }
 
 }  // namespace
