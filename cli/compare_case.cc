@@ -33,13 +33,6 @@ const Json& verdict_of(const Json& run) {
   return run.at("probe").at("verdict") == "proven" ? run.at("training") : run.at("probe");
 }
 
-void scale(StepTimeline& timeline, double factor) {
-  for (double* ms : {&timeline.forward_ms, &timeline.backward_ms, &timeline.step_ms}) *ms *= factor;
-  for (BucketTiming& bucket : timeline.buckets) {
-    for (double* ms : {&bucket.ready_ms, &bucket.launched_ms, &bucket.finished_ms}) *ms *= factor;
-  }
-}
-
 int severity(const Json& proof) {
   return proof.at("verdict") == "contradicted" ? 2 : proof.at("verdict") == "unproven" ? 1 : 0;
 }
@@ -102,9 +95,7 @@ void CompareCase::measure_alone(const ScratchDirectory& scratch) {
   std::vector<std::string> words = command(setup_.emulated ? setup_.links[0] + "," + setup_.links[1] : setup_.links[0]);
   words.insert(words.end(), {"--alone", "--timeline", "--plan", scratch.file("plan")});
   alone_ = run_own(words, scratch);
-  alone_timeline_ = timeline_of(alone_.at("alone_timeline"));
-  // Instrumented steps tell when what happens in a step, the others how long it takes.
-  scale(alone_timeline_, median_of(alone_.at("alone_ms")) / alone_timeline_.step_ms);
+  alone_timeline_ = alone_timeline_of(alone_);
   seconds_to_start_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

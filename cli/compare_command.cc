@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "cli/emulation.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/list_option.h"
 #include "cli/placement.h"
 #include "cli/sweep_file.h"
 #include "cli/topology_json.h"
@@ -67,30 +66,11 @@ void visit_fields(CompareArguments& arguments, Visitor&& visit) {
   visit("--json", arguments.json, "write everything to this file");
 }
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  std::istringstream stream(list);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 std::array<std::string, 2> two_of(const char* option, const std::string& list) {
-  const std::vector<std::string> parts = split(list);
+  const std::vector<std::string> parts = split_list(list);
   expect(parts.size() == 2, "{}: expected two links such as {}, got '{}'", option,
          std::string_view(option) == "--links" ? "nvlink,pcie" : "nvlink4,pcie5", list);
   return {parts[0], parts[1]};
-}
-
-std::vector<int> rank_numbers(const std::string& list) {
-  std::vector<int> numbers;
-  for (const std::string& part : split(list)) {
-    int number = 0;
-    const auto [stop, failure] = std::from_chars(part.data(), part.data() + part.size(), number);
-    expect(failure == std::errc{} && stop == part.data() + part.size() && number >= 1,
-           "--ranks: expected numbers such as 1,2,4, got '{}'", list);
-    numbers.push_back(number);
-  }
-  return numbers;
 }
 
 // What can be run here instead.
@@ -154,7 +134,7 @@ constexpr Choice kOnGpus[] = {{"vgg16", 32}, {"vgg16", 128}, {"vgg16", 512}};
 constexpr Choice kOnCpus[] = {{"mlp", 16}, {"mlp", 512}, {"lenet", 1024}};
 
 std::vector<CompareCase> cases_of(const CompareArguments& arguments, const CompareSetup& setup,
-                                  const std::vector<int>& rank_counts) {
+                                  const std::vector<std::int64_t>& rank_counts) {
   std::vector<std::pair<std::string, WorkloadArguments>> works;
   const auto add = [&](const std::string& model, std::int64_t batch) {
     WorkloadArguments& workload = works.emplace_back(model, arguments.workload).second;
@@ -172,8 +152,8 @@ std::vector<CompareCase> cases_of(const CompareArguments& arguments, const Compa
     }
   }
   std::vector<CompareCase> cases;
-  for (const int ranks : rank_counts) {
-    for (const auto& [model, workload] : works) cases.emplace_back(setup, model, ranks, workload);
+  for (const std::int64_t ranks : rank_counts) {
+    for (const auto& [model, workload] : works) cases.emplace_back(setup, model, static_cast<int>(ranks), workload);
   }
   return cases;
 }
@@ -263,7 +243,7 @@ int compare(const CompareArguments& arguments) {
   expect(launcher == Launcher::none, "compare: starts its own ranks, so it is not to be started by {}",
          launcher_name(launcher));
   CompareSetup setup = setup_of(arguments);
-  std::vector<int> rank_counts = rank_numbers(arguments.ranks);
+  std::vector<std::int64_t> rank_counts = whole_numbers("--ranks", arguments.ranks);
   if (!setup.emulated) {
     const int gpus = gpus_for(setup);
     if (rank_counts.empty()) rank_counts = {gpus};

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
-
+#include "cli/list_option.h"
 #include "framework/core/error.h"
 #include "framework/distributed/environment.h"
 
@@ -17,8 +16,7 @@ std::string published_link_list() {
 
 std::vector<PublishedLink> emulated_links(const std::string& list) {
   std::vector<PublishedLink> links;
-  std::istringstream names(list);
-  for (std::string name; std::getline(names, name, ',');) links.push_back(published_link(name));
+  for (const std::string& name : split_list(list)) links.push_back(published_link(name));
   expect(!links.empty(), "--emulate: expected one of {}, got nothing", published_link_list());
   return links;
 }

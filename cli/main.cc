@@ -20,6 +20,7 @@
 #include "cli/eval_command.h"
 #include "cli/exit_codes.h"
 #include "cli/measure_command.h"
+#include "cli/predict_command.h"
 #include "cli/topology_command.h"
 #include "cli/train_command.h"
 #include "cli/with_link_command.h"
@@ -72,7 +73,8 @@ int run(int argc, char** argv) {
   const Command commands[] = {{"train", add_train_command(app)},           {"eval", add_eval_command(app)},
                               {"all-reduce", add_all_reduce_command(app)}, {"measure", add_measure_command(app)},
                               {"topology", add_topology_command(app)},     {"with-link", add_with_link_command(app)},
-                              {"claims", add_claims_command(app)},         {"compare", add_compare_command(app)}};
+                              {"claims", add_claims_command(app)},         {"compare", add_compare_command(app)},
+                              {"predict", add_predict_command(app)}};
   app.allow_extras();
   for (CLI::App* command : app.get_subcommands({})) command->allow_extras();
 

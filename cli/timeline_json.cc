@@ -1,5 +1,9 @@
 #include "cli/timeline_json.h"
 
+#include <vector>
+
+#include "framework/core/statistics.h"
+
 namespace lockstep::cli {
 
 nlohmann::ordered_json timeline_json(const StepTimeline& timeline) {
@@ -25,6 +29,16 @@ StepTimeline timeline_of(const nlohmann::ordered_json& json) {
                                 .ready_ms = bucket.at("ready_ms"),
                                 .launched_ms = bucket.at("launched_ms"),
                                 .finished_ms = bucket.at("finished_ms")});
+  }
+  return timeline;
+}
+
+StepTimeline alone_timeline_of(const nlohmann::ordered_json& figures) {
+  StepTimeline timeline = timeline_of(figures.at("alone_timeline"));
+  const double factor = median(figures.at("alone_ms").get<std::vector<double>>()) / timeline.step_ms;
+  for (double* ms : {&timeline.forward_ms, &timeline.backward_ms, &timeline.step_ms}) *ms *= factor;
+  for (BucketTiming& bucket : timeline.buckets) {
+    for (double* ms : {&bucket.ready_ms, &bucket.launched_ms, &bucket.finished_ms}) *ms *= factor;
   }
   return timeline;
 }

@@ -12,4 +12,8 @@ nlohmann::ordered_json timeline_json(const StepTimeline& timeline);
 // Throws nlohmann::json::exception where something is missing.
 StepTimeline timeline_of(const nlohmann::ordered_json& json);
 
+// Of what `lockstep measure --timeline` wrote: the step without its all-reduces. Instrumented steps tell when what
+// happens in it, the others how long it takes.
+StepTimeline alone_timeline_of(const nlohmann::ordered_json& figures);
+
 }  // namespace lockstep::cli

@@ -1,0 +1,83 @@
+// `lockstep predict` against what emulated links then show.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli/command.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+
+json figures_of(const std::string& arguments) {
+  const TemporaryDirectory files;
+  const CommandResult result = run_command(arguments + " --json " + (files / "figures.json"));
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::ifstream stream(files / "figures.json");
+  return json::parse(stream, nullptr, false);
+}
+
+double median_of(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+TEST(Predict, StepTimesAreThoseOfAnEmulatedLink) {
+  const std::string work = " mlp --batch-per-rank 16 --slow-motion 500 ";
+  const json predicted = figures_of("predict --links pcie3" + work);
+  const json measured = figures_of("measure --emulate pcie3 --steps 5 --warmup 1" + work);
+  const double step_ms = predicted.at("rows")[0].at("links")[0].at("step_ms");
+  EXPECT_NEAR(median_of(measured.at("step_ms")) / step_ms, 1, 0.1);
+}
+
+TEST(Predict, FitsASweepAndMarksWhatItExtrapolates) {
+  const TemporaryDirectory files;
+  const CommandResult sweep = run_command(
+      "all-reduce --emulate pcie5 --slow-motion 300 -b 1K -e 1M -f 4 -n 2 -w 0 --json " + (files / "sweep.json"));
+  ASSERT_EQ(sweep.code, 0) << sweep.err;
+  const json predicted = figures_of("predict lenet --batch-per-rank 4,8 --ranks 2,4 --steps 2 --warmup 1 --sweeps " +
+                                    (files / "sweep.json") + " --links pcie5");
+  const json& regimes = predicted.at("cost_models")[0].at("regimes");
+  // Of a million bytes: 22 us and 36.5.
+  EXPECT_NEAR(regimes.back().at("alpha_us").get<double>() + 1e6 * regimes.back().at("beta_us_per_byte").get<double>(),
+              22 + 1e6 / 27.4e3, 6);
+  const json& rows = predicted.at("rows");
+  ASSERT_EQ(rows.size(), 4u);
+  for (const json& row : rows) {
+    for (const json& link : row.at("links")) {
+      EXPECT_EQ(link.at("extrapolated"), row.at("ranks") == 4);
+      EXPECT_LE(link.at("low_ms"), link.at("step_ms"));
+      EXPECT_LE(link.at("step_ms"), link.at("high_ms"));
+      EXPECT_GE(link.at("step_ms"), row.at("alone_ms"));
+    }
+  }
+  EXPECT_EQ(rows[1].at("batch_per_rank"), 8);
+  EXPECT_EQ(rows[2].at("ranks"), 4);
+}
+
+TEST(Predict, WrongUsageIsOneLine) {
+  const struct {
+    const char* arguments;
+    const char* part;
+  } cases[] = {
+      {"mlpp", "did you mean mlp"},
+      {"mlp --links nvlink9", "nvlink9"},
+      {"mlp --sweeps /nowhere.json", "cannot be read"},
+      {"mlp --sweeps CMakeLists.txt", "expected a JSON object"},
+      {"mlp --batch-per-rank 4,x", "--batch-per-rank"},
+      {"mlp --bucket-cap-mib 0", "--bucket-cap-mib"},
+      {"mlp --slow-motion 0", "--slow-motion"},
+  };
+  for (const auto& wrong : cases) {
+    const CommandResult result = run_command(std::string("predict ") + wrong.arguments);
+    EXPECT_EQ(result.code, 2) << wrong.arguments << ": " << result.err;
+    expect_one_line(result.err, {wrong.part});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
