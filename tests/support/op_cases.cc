@@ -212,8 +212,9 @@ void add_linear_relu(Rows& rows) {
          [=](auto& a) { return linear(dropout(hidden(a), 0.3, 7), a.inputs[3]); });
     push("linear_of_relu_of_linear", {{{5, outputs}}},
          [](auto& a) { return linear(relu(linear(a.inputs[0], a.inputs[1], a.inputs[2])), a.inputs[3]); });
-    // Of two readers of a ReLU's output one does not rectify its gradient.
-    push("residual_of_linear_relu", {{{outputs, outputs}}}, [=](auto& a) {
+    // Of two readers of a ReLU's output one does not rectify its gradient. The second weight is not negative: where a
+    // sum cancels, what bf16 rounded before it is all that is left.
+    push("residual_of_linear_relu", {{{outputs, outputs}, 0.0, 1.0}}, [=](auto& a) {
       const Tensor h = hidden(a);
       return add(linear(h, a.inputs[3]), h);
     });
