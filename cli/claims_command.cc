@@ -8,12 +8,14 @@
 #include "cli/arguments.h"
 #include "cli/claims_text.h"
 #include "cli/json_file.h"
+#include "cli/report/compare_file.h"
 #include "framework/interconnect/claims.h"
 
 namespace lockstep::cli {
 namespace {
 
 struct ClaimsArguments {
+  std::string from;
   bool page = false;
   std::string json;
 };
@@ -24,6 +26,8 @@ std::function<int(char** argv)> add_claims_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("claims", "What introductions to NVLink repeat, what is right, and what this machine shows");
   auto arguments = std::make_shared<ClaimsArguments>();
+  command->add_option("--from", arguments->from, "answer by what lockstep compare --json wrote to this file")
+      ->check(whole_value<std::string>);
   command->add_flag("--page", arguments->page, "write the page docs/claims.md, which says nothing of this machine");
   command->add_option("--json", arguments->json, "write everything to this file")->check(whole_value<std::string>);
 
@@ -32,7 +36,11 @@ std::function<int(char** argv)> add_claims_command(CLI::App& app) {
       fmt::print("{}", claims_page());
       return 0;
     }
-    const std::vector<ClaimAnswer> answers = answer_claims({.topology = read_topology()});
+    const ClaimEvidence evidence =
+        arguments->from.empty()
+            ? ClaimEvidence{.topology = read_topology()}
+            : evidence_of(compare_file_of(read_json_file("--from", arguments->from), "--from " + arguments->from));
+    const std::vector<ClaimAnswer> answers = answer_claims(evidence);
     fmt::print("{}", claims_text(answers));
     if (!arguments->json.empty()) write_json_file("--json", arguments->json, {{"claims", claims_json(answers)}});
     return 0;

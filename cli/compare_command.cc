@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "cli/link_option.h"
 #include "cli/list_option.h"
 #include "cli/placement.h"
+#include "cli/report/report.h"
 #include "cli/sweep_file.h"
 #include "cli/topology_json.h"
 #include "framework/core/error.h"
@@ -43,6 +45,7 @@ struct CompareArguments {
   int repeats = 5;
   std::optional<int> steps, warmup;
   std::string json;
+  std::string report;
 };
 
 template <class Visitor>
@@ -64,6 +67,7 @@ void visit_fields(CompareArguments& arguments, Visitor&& visit) {
   });
   visit("--precision", arguments.precision, "f32, tf32 or bf16; default: bf16 on GPUs, f32 on CPU ranks");
   visit("--json", arguments.json, "write everything to this file");
+  visit("--report", arguments.report, "write a page, such as report.html; beside it the same as .md and .json");
 }
 
 std::array<std::string, 2> two_of(const char* option, const std::string& list) {
@@ -122,6 +126,7 @@ void check(const CompareArguments& arguments) {
          "--steps, --warmup: expected at least 1, got {} and {}", arguments.steps.value_or(1),
          arguments.warmup.value_or(1));
   if (!arguments.sweep.empty()) expect_known("--sweep", arguments.sweep, {"batch"});
+  if (!arguments.report.empty()) check_report_file("--report", arguments.report);
   expect(!arguments.model.empty() || arguments.sweep.empty(), "--sweep {}: expected a MODEL", arguments.sweep);
 }
 
@@ -250,6 +255,8 @@ int compare(const CompareArguments& arguments) {
     setup.device.device = "cuda";
   }
   if (rank_counts.empty()) rank_counts = {2};
+  expect(arguments.report.empty() || *std::max_element(rank_counts.begin(), rank_counts.end()) > 1,
+         "--report: expected at least 2 ranks somewhere, got 1, which has no link to compare");
   std::vector<CompareCase> cases = cases_of(arguments, setup, rank_counts);
   const bool several = cases.size() > 1;
 
@@ -266,7 +273,12 @@ int compare(const CompareArguments& arguments) {
     show("\n" + report(compared));
   }
   if (several) show("\n" + summary(cases));
-  if (!arguments.json.empty()) write_json_file("--json", arguments.json, json_of(cases, several));
+  const Json json = json_of(cases, several);
+  if (!arguments.json.empty()) write_json_file("--json", arguments.json, json);
+  if (!arguments.report.empty()) {
+    write_json_file("--report", std::filesystem::path(arguments.report).replace_extension(".json"), json);
+    write_report("--report", arguments.report, make_report(json, "compare"));
+  }
   return 0;
 }
 

@@ -17,6 +17,13 @@ inline const Json& entry_of(const Json& json, const char* key) {
   return found == json.end() ? null : *found;
 }
 
+// The entry where it is an array, else an empty one.
+inline const Json& elements_of(const Json& json, const char* key) {
+  static const Json none = Json::array();
+  const Json& entry = entry_of(json, key);
+  return entry.is_array() ? entry : none;
+}
+
 template <class T>
 std::optional<T> value_of(const Json& json) {
   const bool fits = std::is_same_v<T, std::string> ? json.is_string()

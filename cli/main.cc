@@ -21,6 +21,7 @@
 #include "cli/exit_codes.h"
 #include "cli/measure_command.h"
 #include "cli/predict_command.h"
+#include "cli/report_command.h"
 #include "cli/topology_command.h"
 #include "cli/train_command.h"
 #include "cli/with_link_command.h"
@@ -74,7 +75,7 @@ int run(int argc, char** argv) {
                               {"all-reduce", add_all_reduce_command(app)}, {"measure", add_measure_command(app)},
                               {"topology", add_topology_command(app)},     {"with-link", add_with_link_command(app)},
                               {"claims", add_claims_command(app)},         {"compare", add_compare_command(app)},
-                              {"predict", add_predict_command(app)}};
+                              {"predict", add_predict_command(app)},       {"report", add_report_command(app)}};
   app.allow_extras();
   for (CLI::App* command : app.get_subcommands({})) command->allow_extras();
 

@@ -56,7 +56,7 @@ GpuNode gpu_of(const Json& json) {
   gpu.mig = value_of<bool>(json, "mig");
   gpu.fabric_state = value_of<int>(json, "fabric_state");
   gpu.virtualization = value_of<int>(json, "virtualization");
-  for (const Json& process : entry_of(json, "processes")) {
+  for (const Json& process : elements_of(json, "processes")) {
     if (const auto id = value_of<unsigned>(process)) gpu.processes.push_back(*id);
   }
   return gpu;
@@ -172,21 +172,21 @@ Topology topology_of(const nlohmann::ordered_json& json) {
   topology.why_no_gpus = value_of<std::string>(json, "why_no_gpus");
   topology.driver = value_of<std::string>(json, "driver");
   topology.cuda_version = value_of<int>(json, "cuda_version");
-  for (const Json& gpu : entry_of(json, "gpus")) topology.gpus.push_back(gpu_of(gpu));
-  for (const Json& pair : entry_of(json, "pairs")) topology.pairs.push_back(pair_of(pair));
+  for (const Json& gpu : elements_of(json, "gpus")) topology.gpus.push_back(gpu_of(gpu));
+  for (const Json& pair : elements_of(json, "pairs")) topology.pairs.push_back(pair_of(pair));
   topology.shm_bytes = value_of<std::uint64_t>(json, "shm_bytes");
   topology.shm_need_bytes = value_of<std::uint64_t>(json, "shm_need_bytes");
   topology.container = value_of<std::string>(json, "container");
   topology.virtual_machine = value_of<std::string>(json, "virtual_machine");
-  for (const Json& setting : entry_of(json, "nccl_settings")) {
+  for (const Json& setting : elements_of(json, "nccl_settings")) {
     topology.nccl_settings.push_back({.name = value_of<std::string>(setting, "name"),
                                       .value = value_of<std::string>(setting, "value"),
                                       .source = value_of<std::string>(setting, "source")});
   }
-  for (const Json& file : entry_of(json, "nccl_files")) {
+  for (const Json& file : elements_of(json, "nccl_files")) {
     if (const auto name = value_of<std::string>(file)) topology.nccl_files.emplace_back(*name);
   }
-  for (const Json& finding : entry_of(json, "findings")) topology.findings.push_back(finding_of(finding));
+  for (const Json& finding : elements_of(json, "findings")) topology.findings.push_back(finding_of(finding));
   return topology;
 }
 

@@ -39,6 +39,7 @@ test   libbenchmark-dev       benchmark (optional: benchmarks of ops)
 test   openmpi-bin            mpirun
 test   ccache                 ccache (optional: quicker rebuilds)
 ci     clang-format-14        clang-format-14
+ci     chromium               chromium
 TABLE
 }
 

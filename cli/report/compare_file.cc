@@ -1,0 +1,212 @@
+#include "cli/report/compare_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "cli/json_value.h"
+#include "cli/report/wording.h"
+#include "cli/topology_json.h"
+#include "framework/core/error.h"
+#include "framework/interconnect/link_policy.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::optional<Figured> figured_of(const Json& json, const char* value) {
+  const auto number = value_of<double>(entry_of(json, value));
+  if (!number) return std::nullopt;
+  return Figured{*number, value_of<double>(entry_of(json, "low")), value_of<double>(entry_of(json, "high"))};
+}
+
+std::vector<SizeTime> model_times(const Json& rows) {
+  std::vector<SizeTime> times;
+  for (const Json& row : rows) {
+    const SizeTime time{value_of<std::int64_t>(row, "bytes"), value_of<double>(row, "us"),
+                        value_of<double>(row, "busbw")};
+    if (time.bytes > 0 && time.us > 0) times.push_back(time);
+  }
+  return times;
+}
+
+std::vector<SizeTime> sweep_times(const Json& sweep) {
+  std::vector<SizeTime> times;
+  for (const Json& row : elements_of(sweep, "rows")) {
+    const Json& in_place = entry_of(row, "in_place");
+    const SizeTime time{value_of<std::int64_t>(row, "bytes"), value_of<double>(in_place, "us"),
+                        value_of<double>(in_place, "busbw")};
+    if (time.bytes > 0 && time.us > 0) times.push_back(time);
+  }
+  std::sort(times.begin(), times.end(), [](const SizeTime& a, const SizeTime& b) { return a.bytes < b.bytes; });
+  return times;
+}
+
+std::string bytes_text(const Json& count) {
+  if (const auto bytes = value_of<double>(count)) return fmt::format("{:.2f} GB", *bytes / 1e9);
+  return value_of<std::string>(count, "not", "not measured");
+}
+
+std::vector<CountedBytes> counted_of(const Json& proof) {
+  std::vector<CountedBytes> gpus;
+  for (const Json& gpu : elements_of(proof, "gpus")) {
+    gpus.push_back({bytes_text(entry_of(gpu, "nvlink_sent_bytes")), bytes_text(entry_of(gpu, "nvlink_received_bytes")),
+                    bytes_text(entry_of(gpu, "pcie_sent_bytes")), bytes_text(entry_of(gpu, "pcie_received_bytes"))});
+  }
+  return gpus;
+}
+
+std::optional<StepTimeline> step_timeline_of(const Json& json) {
+  StepTimeline timeline{.forward_ms = value_of<double>(json, "forward_ms"),
+                        .backward_ms = value_of<double>(json, "backward_ms"),
+                        .step_ms = value_of<double>(json, "step_ms")};
+  if (timeline.step_ms <= 0) return std::nullopt;
+  for (const Json& bucket : elements_of(json, "buckets")) {
+    timeline.buckets.push_back({.bucket = value_of<int>(bucket, "bucket"),
+                                .bytes = value_of<std::int64_t>(bucket, "bytes"),
+                                .ready_ms = value_of<double>(bucket, "ready_ms"),
+                                .launched_ms = value_of<double>(bucket, "launched_ms"),
+                                .finished_ms = value_of<double>(bucket, "finished_ms")});
+  }
+  return timeline;
+}
+
+ArmFigures arm_of(const Json& json) {
+  ArmFigures arm;
+  arm.link = value_of<std::string>(json, "link", "unnamed link");
+  arm.path = value_of<std::string>(json, "path");
+  arm.step_ms = figured_of(entry_of(json, "step_ms"), "median");
+  arm.samples_per_s = value_of<double>(entry_of(json, "samples_per_s"));
+  arm.exposed_ms = value_of<double>(entry_of(json, "exposed_ms"));
+  arm.communication_ms = value_of<double>(entry_of(json, "communication_ms"));
+  arm.hidden_share = value_of<double>(entry_of(json, "hidden_share"));
+  arm.predicted_ms = value_of<double>(entry_of(json, "predicted_ms"));
+  arm.proof = value_of<std::string>(json, "proof", "not measured");
+  arm.proof_reason = value_of<std::string>(json, "proof_reason");
+  const Json& training = entry_of(json, "training_bytes");
+  const Json& runs = elements_of(json, "runs");
+  const Json run = runs.empty() ? Json() : runs.front();
+  const Json& probe = entry_of(run, "probe");
+  arm.over_nvlink = value_of<bool>(training, "over_nvlink") || value_of<bool>(probe, "over_nvlink");
+  arm.training = counted_of(training);
+  arm.probe = counted_of(probe);
+  arm.probe_expected_bytes = value_of<double>(probe, "expected_bytes");
+  arm.timeline = step_timeline_of(entry_of(json, "timeline"));
+  const Json& sweep = entry_of(json, "sweep");
+  arm.sweep = sweep_times(sweep);
+  arm.model = model_times(elements_of(json, "bandwidth"));
+  arm.host_to_device_gb_s = value_of<double>(entry_of(sweep, "host_to_device_gb_s"));
+  arm.device_to_host_gb_s = value_of<double>(entry_of(sweep, "device_to_host_gb_s"));
+  const Json& variables = entry_of(entry_of(run, "link"), "variables");
+  if (variables.is_object()) {
+    for (const auto& [name, value] : variables.items()) {
+      arm.variables.emplace_back(name, value_of<std::string>(value).value_or(""));
+    }
+  }
+  return arm;
+}
+
+CaseFigures case_of(const Json& json) {
+  CaseFigures figures;
+  figures.model = value_of<std::string>(json, "model", "a training");
+  figures.ranks = value_of<int>(json, "ranks");
+  figures.batch_per_rank = value_of<std::int64_t>(json, "batch_per_rank");
+  figures.on_gpus = value_of<std::string>(json, "device") == "cuda";
+  figures.device_name = value_of<std::string>(json, "device_name");
+  figures.precision = value_of<std::string>(json, "precision");
+  figures.options = entry_of(json, "options");
+  figures.emulated = value_of<bool>(json, "emulated");
+  figures.slow_motion = value_of<double>(json, "slow_motion", 1.0);
+  figures.repeats = value_of<int>(json, "repeats");
+  figures.steps = value_of<int>(json, "steps");
+  figures.warmup = value_of<int>(json, "warmup");
+  for (const Json& bytes : elements_of(json, "buckets"))
+    figures.buckets.push_back(value_of<std::int64_t>(bytes).value_or(0));
+  figures.alone_ms = value_of<double>(entry_of(json, "alone_ms"));
+  for (const Json& arm : elements_of(json, "arms")) figures.arms.push_back(arm_of(arm));
+  if (figures.arms.size() != 2) figures.arms.clear();
+  const Json& speedup = entry_of(json, "speedup");
+  figures.speedup = figured_of(speedup, "value");
+  if (figures.speedup && figures.speedup->value <= 0) figures.speedup.reset();
+  figures.predicted = value_of<double>(entry_of(speedup, "predicted"));
+  figures.bound = value_of<double>(entry_of(speedup, "bound"));
+  figures.conclusion = value_of<std::string>(json, "conclusion");
+  for (const Json& step : elements_of(json, "modelled")) {
+    figures.modelled.push_back({value_of<std::string>(step, "link"), value_of<std::string>(step, "path"),
+                                value_of<std::string>(step, "source"), value_of<double>(step, "step_ms"),
+                                value_of<double>(entry_of(step, "exposed_ms"))});
+  }
+  return figures;
+}
+
+// In a step: all of a rank's gradients.
+std::int64_t reduced_bytes(const ArmFigures& arm) {
+  std::int64_t sum = 0;
+  for (const BucketTiming& bucket : arm.timeline.value_or(StepTimeline{}).buckets) sum += bucket.bytes;
+  return sum;
+}
+
+}  // namespace
+
+std::int64_t CaseFigures::gradient_bytes() const {
+  return std::accumulate(buckets.begin(), buckets.end(), std::int64_t{0});
+}
+
+bool CompareFile::emulated() const {
+  return std::any_of(cases.begin(), cases.end(), [](const CaseFigures& figures) { return figures.emulated; });
+}
+
+CompareFile compare_file_of(const Json& json, const std::string& file) {
+  CompareFile compared;
+  const auto add = [&](const Json& one) {
+    if (entry_of(one, "arms").is_array()) compared.cases.push_back(case_of(one));
+  };
+  add(json);
+  for (const Json& one : elements_of(json, "cases")) add(one);
+  const bool any = std::any_of(compared.cases.begin(), compared.cases.end(),
+                               [](const CaseFigures& figures) { return figures.speedup && !figures.arms.empty(); });
+  expect(any, "{}: expected a file of lockstep compare --json, found no comparison of two links in it", file);
+  compared.version = value_of<std::string>(json, "version");
+  const Json& machine = entry_of(json, "machine");
+  compared.processor = value_of<std::string>(machine, "processor");
+  compared.cores = value_of<int>(entry_of(machine, "cores"));
+  const Json& versions = entry_of(machine, "versions");
+  if (versions.is_object()) {
+    for (const auto& [name, version] : versions.items()) {
+      compared.versions.emplace_back(name, value_of<std::string>(version).value_or(""));
+    }
+  }
+  compared.topology = topology_of(entry_of(machine, "topology"));
+  return compared;
+}
+
+ClaimEvidence evidence_of(const CompareFile& file) {
+  ClaimEvidence evidence{.emulated = file.emulated(), .topology = file.topology};
+  const auto ends = [](const ArmFigures& arm) -> std::optional<SweepEnds> {
+    if (arm.sweep.empty()) return std::nullopt;
+    const SizeTime& small = arm.sweep.front();
+    const SizeTime& large = arm.sweep.back();
+    return SweepEnds{small.bytes, small.us, large.bytes, large.busbw};
+  };
+  for (const CaseFigures& figures : file.cases) {
+    if (figures.arms.empty() || !figures.speedup) continue;
+    const ArmFigures& fast = figures.arms[0];
+    const ArmFigures& slow = figures.arms[1];
+    for (const ArmFigures* arm : {&fast, &slow}) {
+      const bool proven = arm->proof == "proven";
+      if (proven && arm->over_nvlink) evidence.nvlink_proven = true;
+      if (proven && arm->over_nvlink && !evidence.nvlink) evidence.nvlink = ends(*arm);
+      if (arm->path == kStagedOverPcie && !evidence.staged) evidence.staged = ends(*arm);
+    }
+    if (fast.link == slow.link || !(fast.link == "nvlink" || fast.over_nvlink)) continue;
+    const Figured& speedup = *figures.speedup;
+    evidence.trainings.push_back({.what = describe_training(figures),
+                                  .speedup = {speedup.value, speedup.low.value_or(0), speedup.high.value_or(0)},
+                                  .proven = fast.proof == "proven" && slow.proof == "proven",
+                                  .fast_gradient_bytes = reduced_bytes(fast),
+                                  .slow_gradient_bytes = reduced_bytes(slow)});
+  }
+  return evidence;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,59 @@
+#include "cli/report/report.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "cli/report/sections.h"
+#include "cli/report/wording.h"
+#include "framework/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+void write_file(const std::string& option, const std::filesystem::path& file, const std::string& text) {
+  std::ofstream stream(file);
+  stream << text << std::flush;
+  if (!stream) throw Error(fmt::format("{} {}: cannot be written", option, file.string()));
+}
+
+}  // namespace
+
+Document make_report(const nlohmann::ordered_json& comparison, const std::string& source) {
+  const CompareFile file = compare_file_of(comparison, source);
+  Cases cases;
+  for (const CaseFigures& figures : file.cases) {
+    if (figures.speedup && !figures.arms.empty()) cases.push_back(&figures);
+  }
+  const CaseFigures& first = *cases.front();
+  Document document{
+      .title = "Lockstep: " + describe_training(first), .headline = headline(first), .evidence = evidence_text(first)};
+  add_result(document.blocks, file, cases);
+  add_steps(document.blocks, file, cases);
+  add_timelines(document.blocks, cases);
+  add_growth(document.blocks, cases);
+  add_bandwidth(document.blocks, cases);
+  add_other_links(document.blocks, first);
+  add_proof(document.blocks, cases);
+  add_machine(document.blocks, file, cases);
+  add_claims(document.blocks, file);
+  add_repeat(document.blocks, file, cases);
+  return document;
+}
+
+void check_report_file(const std::string& option, const std::string& html_file) {
+  const std::filesystem::path path(html_file);
+  expect(path.extension() == ".html", "{}: expected a name that ends in .html, got {}", option, html_file);
+  std::error_code failure;
+  expect(!path.has_parent_path() || std::filesystem::is_directory(path.parent_path(), failure),
+         "{} {}: there is no such directory", option, html_file);
+}
+
+void write_report(const std::string& option, const std::string& html_file, const Document& document) {
+  check_report_file(option, html_file);
+  write_file(option, html_file, to_html(document));
+  write_file(option, std::filesystem::path(html_file).replace_extension(".md"), to_markdown(document));
+}
+
+}  // namespace lockstep::cli

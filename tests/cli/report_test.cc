@@ -1,0 +1,307 @@
+// The report on a comparison, from files as lockstep compare writes them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <random>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli/command.h"
+#include "tests/support/seed.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+
+const char* const kStaged = "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer";
+
+std::string text_of(const std::string& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+json recorded(const std::string& name) { return json::parse(text_of("tests/cli/comparisons/" + name + ".json")); }
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+// As a reader sees it.
+std::string plain_html(std::string text) {
+  text = std::regex_replace(text, std::regex("<[^>]*>"), "");
+  for (const auto& [code, letter] :
+       {std::pair{"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}}) {
+    text = replaced(text, code, letter);
+  }
+  return text;
+}
+std::string plain_markdown(const std::string& text) { return std::regex_replace(text, std::regex(R"(\\(.))"), "$1"); }
+
+struct Report {
+  CommandResult result;
+  std::string html, markdown;
+};
+
+Report report(const json& comparison) {
+  const TemporaryDirectory folder;
+  std::ofstream(folder / "comparison.json") << comparison.dump(-1, ' ', false, json::error_handler_t::replace);
+  Report made;
+  made.result = run_command("report " + folder / "comparison.json" + " --out " + folder / "page.html");
+  made.html = text_of(folder / "page.html");
+  made.markdown = text_of(folder / "page.md");
+  return made;
+}
+
+std::vector<std::string> all(const std::string& text, const std::string& pattern) {
+  std::vector<std::string> found;
+  const std::regex expression(pattern);
+  for (std::sregex_iterator match(text.begin(), text.end(), expression), end; match != end; ++match) {
+    found.push_back((*match)[1]);
+  }
+  return found;
+}
+
+TEST(Report, TheFirstLineIsTheResult) {
+  const Report made = report(recorded("two_h200"));
+  EXPECT_EQ(made.result.code, 0) << made.result.err;
+  const std::string line =
+      "24 h staged over PCIe become 10 h with NVLink for VGG-16 at 32 images a GPU "
+      "(2.39x, 95 % interval 2.36-2.42, proven)";
+  EXPECT_EQ(made.result.out, line + "\n");
+  EXPECT_EQ(plain_html(all(made.html, "<h1>(.*)</h1>").at(0)), line);
+  EXPECT_EQ(plain_markdown(made.markdown.substr(0, made.markdown.find('\n'))), "# " + line);
+  EXPECT_TRUE(contains(made.markdown, kStaged));
+}
+
+TEST(Report, TheFiguresAreThoseOfTheComparison) {
+  const Report made = report(recorded("two_h200"));
+  const std::string text = plain_markdown(made.markdown);
+  EXPECT_TRUE(contains(text, "| NVLink | 10.05 | 9.98-10.12 | 6368 | 0.43 | 76 % | 9.64 | proven |")) << text;
+  EXPECT_TRUE(contains(text, "| PCIe, staged | 24.04 | 23.86-24.21 | 2662 | 14.42 | 29 % | 24.06 | proven |"));
+  EXPECT_TRUE(contains(text, "| PCIe peer-to-peer, modelled |  |  |  | 4.62 |  | 14.24 | modelled |"));
+  EXPECT_TRUE(contains(text, "| all-reduces left out | 9.62 |"));
+  EXPECT_TRUE(contains(text, "| 2 | 392 MiB | 4.41 | 5.68 | 4.41 | 21.39 |")) << "a bucket on both links";
+  EXPECT_TRUE(contains(text, "| 128 samples a rank | 1.13x | 1.12-1.14 | 1.07x | 1.14x |"));
+  EXPECT_TRUE(contains(text, "| 512 MiB | 1651 | 325.2 | 19544 | 27.47 |"));
+  EXPECT_TRUE(contains(text, "Copies, host to GPU: 55.4 GB/s"));
+  EXPECT_TRUE(contains(text, "| NVLink, 0 | 1.07 GB | 1.07 GB | 0.00 GB | 0.00 GB | 1.07 GB |"));
+  EXPECT_TRUE(contains(text, "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=0"));
+  EXPECT_TRUE(contains(text,
+                       "lockstep compare vgg16 --links nvlink,pcie --ranks 2 --precision bf16 --repeats 5 --steps "
+                       "40 --warmup 5 --batch-per-rank 32 "));
+  EXPECT_TRUE(contains(text, "not reproduced: not in general: VGG-16 at 32 images a GPU 2.39x, but VGG-16 at 128"));
+}
+
+TEST(Report, MarkdownSaysWhatThePageSays) {
+  for (const char* name : {"two_h200", "emulated"}) {
+    const Report made = report(recorded(name));
+    const std::string text = plain_markdown(made.markdown);
+    std::size_t cells = 0;
+    for (const char* pattern : {"<td[^>]*>([^<]*)</td>", "<th[^>]*>([^<]*)</th>", "<dd>([^<]*)</dd>",
+                                "<p[^>]*>([^<]*)</p>", "aria-label=\"([^\"]*)\""}) {
+      for (const std::string& cell : all(made.html.substr(made.html.find("<h1>")), pattern)) {
+        EXPECT_TRUE(contains(text, plain_html(cell))) << cell;
+        ++cells;
+      }
+    }
+    EXPECT_GT(cells, 200u);
+  }
+}
+
+TEST(Report, ThePageNeedsNothingElse) {
+  const std::string html = report(recorded("two_h200")).html;
+  for (const char* part : {"http", "<script", "src=", "url(", "@import", "@font-face", "javascript"}) {
+    EXPECT_FALSE(contains(replaced(html, "http-equiv", ""), part)) << part;
+  }
+  EXPECT_TRUE(contains(html, "default-src 'none'"));
+  EXPECT_TRUE(contains(html, "prefers-color-scheme: dark"));
+  EXPECT_EQ(all(html, "(<svg )").size(), all(html, "(<svg [^>]*role=\"img\" aria-label=\"[^\"]{20,}\")").size());
+  EXPECT_EQ(all(html, "(<table>)").size(), all(html, "(<thead><tr><th scope=\"col\")").size());
+}
+
+TEST(Report, EmulatedIsSaidAndReproducesNothing) {
+  const Report made = report(recorded("emulated"));
+  EXPECT_EQ(made.result.code, 0) << made.result.err;
+  EXPECT_TRUE(contains(made.result.out, "24 h staged over emulated PCIe 5 become ")) << made.result.out;
+  EXPECT_TRUE(contains(made.result.out, " h with emulated NVLink 4 for MLP at 64 images a rank (")) << made.result.out;
+  EXPECT_TRUE(contains(made.result.out, ", emulated in slow motion, factor 1400)")) << made.result.out;
+  for (const std::string& text : {made.html, made.markdown}) {
+    EXPECT_TRUE(contains(text, "in slow motion by a factor of 1400"));
+    EXPECT_FALSE(contains(text, "proven"));
+    EXPECT_FALSE(contains(text, "reproduced: "));
+  }
+  EXPECT_EQ(all(made.html, "<p class=\"verdict\">(emulated: )").size(), 14u);
+  EXPECT_TRUE(contains(made.html, "PCIe peer-to-peer, modelled"));
+}
+
+TEST(Report, NothingBreaksOutOfThePage) {
+  json comparison = recorded("two_h200");
+  const std::string nasty = "</td><script>alert(\"x\")</script> & 'one' | `two` [three](four) \x01 *five*\nsix \\";
+  json& topology = comparison["machine"]["topology"];
+  topology["gpus"][0]["name"] = nasty;
+  topology["gpus"][1]["bus_id"] = nasty;
+  topology["findings"][0] = {{"kind", "warning"}, {"what", nasty}, {"remedy", nasty}};
+  comparison["machine"]["processor"] = nasty;
+  comparison["machine"]["versions"][nasty] = nasty;
+  for (json& figures : comparison["cases"]) {
+    figures["model"] = nasty;
+    figures["conclusion"] = nasty;
+    figures["device_name"] = nasty;
+    figures["options"][nasty] = nasty;
+    for (json& arm : figures["arms"]) {
+      for (const char* key : {"link", "path", "proof", "proof_reason"}) arm[key] = nasty;
+      arm["runs"][0]["link"]["variables"][nasty] = nasty;
+      arm["runs"][0]["probe"]["gpus"][0]["nvlink_sent_bytes"] = {{"not", nasty}};
+    }
+    figures["modelled"][0]["source"] = nasty;
+  }
+  const Report made = report(comparison);
+  ASSERT_EQ(made.result.code, 0) << made.result.err;
+  EXPECT_FALSE(contains(made.html, "<script"));
+  EXPECT_FALSE(contains(made.html, "\x01"));
+  EXPECT_GT(
+      all(made.html, "(&lt;/td&gt;&lt;script&gt;alert\\(&quot;x&quot;\\)&lt;/script&gt; &amp; &#39;one&#39;)").size(),
+      15u);
+  // Not one cell more in any row of a table.
+  std::istringstream lines(std::regex_replace(made.markdown, std::regex(R"(\\.)"), ""));
+  std::size_t cells = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] != '|') {
+      cells = 0;
+      EXPECT_FALSE(line[0] != ' ' && contains(line, "<")) << line;
+      continue;
+    }
+    const auto bars = static_cast<std::size_t>(std::count(line.begin(), line.end(), '|'));
+    if (cells == 0) cells = bars;
+    EXPECT_EQ(bars, cells) << line;
+  }
+}
+
+TEST(Report, WhatIsNotThereWasNotMeasured) {
+  const json bare = {{"arms", {{{"link", "nvlink"}}, {{"link", "pcie"}}}}, {"speedup", {{"value", 1.25}}}};
+  const Report made = report(bare);
+  EXPECT_EQ(made.result.code, 0) << made.result.err;
+  EXPECT_EQ(made.result.out,
+            "24 h over PCIe stay about 19.2 h with NVLink for a training at 0 samples a rank (1.25x, 95 % interval not "
+            "measured, link not proven)\n");
+  EXPECT_TRUE(contains(made.markdown, "| NVLink | not measured | not measured | not measured |"));
+}
+
+TEST(Report, DoubtsComeFirst) {
+  json comparison = recorded("two_h200")["cases"][0];
+  comparison["speedup"] = {{"value", 1.01}, {"low", 0.98}, {"high", 1.04}};
+  comparison["arms"][0]["proof"] = "unproven";
+  comparison["arms"][0]["proof_reason"] = "another process was on GPU 1";
+  const Report made = report(comparison);
+  EXPECT_TRUE(contains(made.result.out, "24 h staged over PCIe stay about 23.8 h with NVLink")) << made.result.out;
+  EXPECT_TRUE(contains(made.result.out, ", unproven)")) << made.result.out;
+  EXPECT_LT(made.markdown.find("NVLink is unproven: another process was on GPU 1"), made.markdown.find("## "));
+  EXPECT_FALSE(contains(made.html, "reproduced: for"));
+  comparison["arms"][1]["link"] = "nvlink";
+  EXPECT_TRUE(contains(report(comparison).result.out, "24 h with NVLink stay about 23.8 h with NVLink again for"));
+}
+
+TEST(Report, FilesThatAreNoComparisonAreRefusedInALine) {
+  const TemporaryDirectory folder;
+  const auto refused = [&](const std::string& text, const std::vector<std::string>& parts) {
+    std::ofstream(folder / "it.json") << text;
+    const CommandResult result = run_command("report " + folder / "it.json" + " --out " + folder / "page.html");
+    EXPECT_EQ(result.code, 2) << text;
+    expect_one_line(result.err, parts);
+  };
+  refused("", {"it.json", "expected a JSON object"});
+  refused("{\"arms\": [", {"it.json", "expected a JSON object"});
+  refused("[1, 2]", {"it.json", "expected a JSON object"});
+  refused("{\"arms\": 5}", {"it.json", "found no comparison of two links in it"});
+  refused("{\"cases\": [{\"arms\": []}, 7]}", {"it.json", "found no comparison of two links in it"});
+  refused("{\"arms\": [{}, {}], \"speedup\": {\"value\": 0}}", {"it.json", "found no comparison"});
+  const CommandResult name = run_command("report tests/cli/comparisons/emulated.json --out " + folder / "page.pdf");
+  EXPECT_EQ(name.code, 2);
+  expect_one_line(name.err, {"--out", "expected a name that ends in .html", "page.pdf"});
+  const CommandResult place =
+      run_command("report tests/cli/comparisons/emulated.json --out " + folder / "no/page.html");
+  EXPECT_EQ(place.code, 2);
+  expect_one_line(place.err, {"--out", "no such directory"});
+  expect_one_line(run_command("compare mlp --emulate nvlink4,pcie5 --report " + folder / "no/page.html").err,
+                  {"--report", "no such directory"});
+}
+
+// Every value of a JSON, as a list of places in it.
+void collect(json& value, std::vector<json*>& places) {
+  places.push_back(&value);
+  if (value.is_structured()) {
+    for (json& part : value) collect(part, places);
+  }
+}
+
+TEST(Report, NoDamageToAFileCrashesIt) {
+  std::mt19937_64 random(testing::test_seed());
+  const std::vector<json> others{
+      nullptr, true, -1, 0, 1e300, -5.5, "text", "", json::array(), json::object(), json::array({1, "a"})};
+  for (int i = 0; i < 60; ++i) {
+    json comparison = recorded(i % 2 == 0 ? "two_h200" : "emulated");
+    for (int damage = 0; damage < 1 + i % 5; ++damage) {
+      std::vector<json*> places;
+      collect(comparison, places);
+      *places[random() % places.size()] = others[random() % others.size()];
+    }
+    const Report made = report(comparison);
+    EXPECT_TRUE(made.result.code == 0 || made.result.code == 2) << made.result.code << made.result.err;
+    EXPECT_FALSE(contains(made.html, "nan")) << made.result.out;
+  }
+}
+
+TEST(Report, CompareWritesAllThree) {
+  const TemporaryDirectory folder;
+  const CommandResult result = run_command(
+      "compare mlp --emulate nvlink4,pcie3 --batch-per-rank 16 --repeats 2 --steps 2 --warmup 1 --slow-motion 100 "
+      "--report " +
+      folder / "page.html");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const CommandResult again = run_command("report " + folder / "page.json" + " --out " + folder / "again.html");
+  EXPECT_TRUE(contains(again.out, "emulated in slow motion, factor 100)")) << again.out << again.err;
+  EXPECT_EQ(text_of(folder / "again.html"), text_of(folder / "page.html"));
+  const std::string markdown = text_of(folder / "page.md");
+  EXPECT_EQ(text_of(folder / "again.md"), markdown);
+  EXPECT_TRUE(contains(markdown, "| NVLink 4, emulated | ")) << markdown;
+  EXPECT_FALSE(contains(markdown, "| not measured"))
+      << "the reader looks for other names than compare writes: " << markdown;
+}
+
+TEST(Claims, AComparisonAnswersThem) {
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      run_command("claims --from tests/cli/comparisons/two_h200.json --json " + folder / "claims.json");
+  EXPECT_EQ(result.code, 0) << result.err;
+  const json written = json::parse(text_of(folder / "claims.json"));
+  std::map<std::string, json> claims;
+  for (const json& claim : written["claims"]) claims[claim["name"]] = claim;
+  EXPECT_EQ(claims["latency-tenth"]["verdict"], "not reproduced");
+  EXPECT_EQ(claims["latency-tenth"]["measured"], "an all-reduce of 1024 bytes takes 14 us over NVLink, 21.5 us staged");
+  EXPECT_EQ(claims["training-2-5"]["verdict"], "not reproduced");
+  EXPECT_EQ(claims["driver-alone"]["verdict"], "reproduced");
+  EXPECT_EQ(claims["joins-cpus"]["verdict"], "not measurable here");
+  EXPECT_EQ(claims["larger-models"]["verdict"], "not reproduced");
+  EXPECT_EQ(claims["graphics"]["verdict"], "not measurable here");
+
+  const CommandResult emulated = run_command("claims --from tests/cli/comparisons/emulated.json");
+  EXPECT_EQ(emulated.code, 0) << emulated.err;
+  EXPECT_FALSE(contains(emulated.out, "reproduced: "));
+  const CommandResult broken = run_command("claims --from docs/claims.md");
+  EXPECT_EQ(broken.code, 2);
+  expect_one_line(broken.err, {"--from docs/claims.md", "expected a JSON object"});
+}
+
+}  // namespace
+}  // namespace lockstep
