@@ -82,6 +82,11 @@ std::vector<std::string> CompareCase::command(const std::string& link) const {
   return words;
 }
 
+// The choices of algorithms depend on the shapes, not on the ranks.
+std::string CompareCase::plan_file(const ScratchDirectory& scratch) const {
+  return scratch.file(fmt::format("plan-{}-{}", model_, workload_.batch_per_rank));
+}
+
 int CompareCase::warmup_steps() const { return setup_.warmup.value_or(setup_.emulated ? 2 : 5); }
 
 int CompareCase::timed_steps() const {
@@ -93,7 +98,7 @@ int CompareCase::timed_steps() const {
 void CompareCase::measure_alone(const ScratchDirectory& scratch) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::string> words = command(setup_.emulated ? setup_.links[0] + "," + setup_.links[1] : setup_.links[0]);
-  words.insert(words.end(), {"--alone", "--timeline", "--plan", scratch.file("plan")});
+  words.insert(words.end(), {"--alone", "--timeline", "--plan", plan_file(scratch)});
   alone_ = run_own(words, scratch);
   alone_timeline_ = alone_timeline_of(alone_);
   seconds_to_start_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -128,7 +133,7 @@ void CompareCase::run(const ScratchDirectory& scratch) {
     for (int turn = 0; turn < 2; ++turn) {
       const auto arm = static_cast<std::size_t>((repeat + turn) % 2);
       std::vector<std::string> words = command(setup_.links[arm]);
-      words.insert(words.end(), {"--plan", scratch.file("plan")});
+      words.insert(words.end(), {"--plan", plan_file(scratch)});
       if (setup_.emulated) words.insert(words.end(), {"--slow-motion", fmt::format("{}", slow_motion_)});
       if (repeat == 0) words.emplace_back("--timeline");
       arms_[arm].runs.push_back(run_own(words, scratch));

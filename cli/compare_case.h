@@ -75,6 +75,7 @@ class CompareCase {
 
  private:
   std::vector<std::string> command(const std::string& link) const;
+  std::string plan_file(const ScratchDirectory& scratch) const;
   StepPrediction predict_on(const CostModel& link) const;
   nlohmann::ordered_json arm_json(std::size_t arm) const;
   int timed_steps() const;

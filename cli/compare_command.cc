@@ -135,7 +135,7 @@ struct Choice {
   std::int64_t batch_per_rank;
 };
 // Without MODEL: a training that the link decides, one between, and one that it does not matter to.
-constexpr Choice kOnGpus[] = {{"vgg16", 32}, {"vgg16", 128}, {"vgg16", 512}};
+constexpr Choice kOnGpus[] = {{"vgg16", 32}, {"vgg16", 128}, {"vgg16", 256}};
 constexpr Choice kOnCpus[] = {{"mlp", 16}, {"mlp", 512}, {"lenet", 1024}};
 
 std::vector<CompareCase> cases_of(const CompareArguments& arguments, const CompareSetup& setup,

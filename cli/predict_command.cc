@@ -94,7 +94,6 @@ StepTimeline measure_alone(const PredictArguments& arguments, DeviceType device,
   measure.steps = arguments.steps;
   measure.warmup = arguments.warmup;
   measure.alone = measure.timeline = true;
-  measure.plan = scratch.file("plan");
   std::vector<std::string> words{"measure", arguments.model};
   const std::vector<std::string> options = to_words(measure);
   words.insert(words.end(), options.begin(), options.end());
