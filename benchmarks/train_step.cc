@@ -13,7 +13,6 @@
 #include "framework/core/context.h"
 #include "framework/core/gpu.h"
 #include "framework/core/version.h"
-#include "framework/data/counter_random.h"
 #include "framework/distributed/world.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/train/input.h"
@@ -47,24 +46,6 @@ ContextOptions context_options(const Options& options) {
           .deterministic = options.deterministic};
 }
 
-// One random batch, which stays in memory and serves every step.
-DeviceBatch make_batch(const ModelInput& input, std::int64_t count, int rank) {
-  const Shape& image = input.sample_shape;
-  const Shape shape = {count, image[0], image[1], image[2]};
-  const auto key = static_cast<std::uint64_t>(rank);
-  std::uint64_t counter = 0;
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(shape.numel()));
-  const auto classes = static_cast<std::uint64_t>(input.classes);
-  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random_bits(key, counter++) % classes);
-  for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random_bits(key, counter++));
-  return to_device({.samples = ConstView(pixels.data(), DType::u8, shape),
-                    .labels = ConstView(labels.data(), DType::i32, {count}),
-                    .count = count,
-                    .first = rank * count},
-                   {.sample_shape = image});
-}
-
 // On a CPU: its name alone.
 GpuInfo device() {
   if constexpr (kernels::kHasCuda) {
@@ -76,7 +57,10 @@ GpuInfo device() {
 void run(const Options& options, World& world) {
   const ModelInput input = usual_input(options.model);
   const Model model = make_model(options.model, {.sample_shape = input.sample_shape, .classes = input.classes});
-  const DeviceBatch batch = make_batch(input, options.batch, world.rank());
+  // One, which stays in memory and serves every step.
+  const DeviceBatch batch =
+      random_batch({.sample_shape = input.sample_shape, .num_classes = input.classes}, options.batch,
+                   world.rank() * options.batch, static_cast<std::uint64_t>(world.rank()));
   const auto loss = [&](const DeviceBatch& b) { return softmax_cross_entropy(model.logits(b.samples), b.labels); };
   TrainStepOptions step_options{.graph = options.graph == "on"};
   if (options.grad_dtype == "bf16") step_options.grad_dtype = DType::bf16;

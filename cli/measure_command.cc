@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <vector>
 
 #include "cli/json_file.h"
@@ -54,11 +52,7 @@ class Measurement {
  public:
   Measurement(const MeasureArguments& arguments, const LinkPolicy& policy, World& world)
       : arguments_(arguments), world_(world), witness_(arguments.link, world) {
-    if (!arguments.plan.empty()) {
-      std::ostringstream text;
-      text << std::ifstream(arguments.plan).rdbuf();
-      use_plan_record(text.str());
-    }
+    if (!arguments.plan.empty()) use_plans(arguments.plan);
     json_ = {{"command", "measure"},
              {"version", std::string(version())},
              {"model", arguments.model},
@@ -150,10 +144,7 @@ class Measurement {
   }
 
   void keep_plan() const {
-    const std::string record = plan_record();
-    if (!arguments_.plan.empty() && !record.empty() && !std::filesystem::exists(arguments_.plan)) {
-      std::ofstream(arguments_.plan) << record;
-    }
+    if (!arguments_.plan.empty() && !std::filesystem::exists(arguments_.plan)) save_plans(arguments_.plan);
   }
 
   const MeasureArguments& arguments_;
@@ -204,8 +195,7 @@ std::function<int(char** argv)> add_measure_command(CLI::App& app) {
     if (!arguments->emulation.emulate.empty()) place_on_cpu_ranks(arguments->device);
     const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
-    expect(arguments->workload.grad_dtype == "f32" || placement.device == DeviceType::cuda,
-           "--grad-dtype {}: expected a GPU, got CPU ranks, whose gradients are f32", arguments->workload.grad_dtype);
+    check_device(arguments->workload.step, placement.device);
     if (placement.speaks_for_all()) print_kept_settings(policy);
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
     Context context(context_of(arguments->device, placement));

@@ -123,7 +123,7 @@ double samples_per_s(const Work& work, double step_ms) {
 std::string line(const Work& work, const Link& link, const Prediction& prediction) {
   std::string text =
       fmt::format("{:>6} {:>6} {:>7g} {:>10.3f}  {:<10} {:>10.3f} {:>11.3f} {:>6.0f} % {:>11.0f}", work.ranks,
-                  work.workload.batch_per_rank, work.workload.buckets.bucket_cap_mib, work.alone.step_ms,
+                  work.workload.batch_per_rank, work.workload.step.buckets.bucket_cap_mib, work.alone.step_ms,
                   link.model.link, prediction.step.step_ms, prediction.step.exposed_ms,
                   100 * prediction.step.hidden_share(), samples_per_s(work, prediction.step.step_ms));
   if (prediction.extrapolated) {
@@ -158,7 +158,7 @@ std::vector<Work> works_of(const PredictArguments& arguments) {
       for (const std::int64_t cap : caps) {
         Work& work = works.emplace_back(Work{.ranks = static_cast<int>(of_ranks), .workload = arguments.workload});
         work.workload.batch_per_rank = batch;
-        work.workload.buckets.bucket_cap_mib = static_cast<double>(cap);
+        work.workload.step.buckets.bucket_cap_mib = static_cast<double>(cap);
         check(arguments.model, work.workload);
       }
     }
@@ -193,7 +193,7 @@ int predict(PredictArguments arguments) {
     work.alone = measure_alone(arguments, placement.device, work, scratch);
     Json row = {{"ranks", work.ranks},
                 {"batch_per_rank", work.workload.batch_per_rank},
-                {"bucket_cap_mib", work.workload.buckets.bucket_cap_mib},
+                {"bucket_cap_mib", work.workload.step.buckets.bucket_cap_mib},
                 {"alone_ms", work.alone.step_ms},
                 {"alone_timeline", timeline_json(work.alone)},
                 {"links", Json::array()}};

@@ -17,6 +17,7 @@
 #include "cli/placement.h"
 #include "cli/progress.h"
 #include "cli/run_directory.h"
+#include "cli/step_arguments.h"
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
@@ -50,11 +51,7 @@ struct TrainArguments {
   std::string schedule = "constant";
   std::int64_t warmup = 0;
   double label_smoothing = 0.0;
-  double first_bucket_mib = 1.0;
-  double bucket_cap_mib = 25.0;
-  std::string grad_dtype = "f32";
-  std::string overlap = "on";
-  std::string graph = "on";
+  StepArguments step;
   std::string short_batch = "drop";
   std::uint64_t seed = 0;
   std::int64_t eval_every = 0;
@@ -84,13 +81,7 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--label-smoothing", arguments.label_smoothing, "share of the target spread over all classes");
   visit("--dropout", arguments.dropout,
         "probability that a hidden unit is dropped; default: 0.5 for vgg, 0 for the others");
-  visit("--bucket-cap-mib", arguments.bucket_cap_mib, "a bucket of gradients is closed at this size");
-  visit("--first-bucket-mib", arguments.first_bucket_mib, "the same for the first");
-  visit("--grad-dtype", arguments.grad_dtype,
-        "f32, or on GPUs bf16: of gradients between ranks, and without accumulation wherever they are kept");
-  visit("--overlap", arguments.overlap,
-        "on, off (all-reduce after backward) or naive (one by one, for each parameter)");
-  visit("--graph", arguments.graph, "on GPUs: on (the step is captured once and replayed) or off");
+  visit_fields(arguments.step, visit);
   visit("--short-batch", arguments.short_batch,
         "the samples that fill no global batch at the end of an epoch: drop them, or pad them from its head");
   visit("--seed", arguments.seed, "of initial weights, sample order and dropout");
@@ -178,14 +169,9 @@ TrainerOptions trainer_options(const TrainArguments& arguments, const Dataset& t
   options.steps = arguments.steps.value_or(arguments.epochs.value_or(kDefaultEpochs) * epoch_steps);
   options.optimizer = optimizer_of(arguments);
   options.schedule = schedule_of(arguments, options.steps);
+  options.step = step_options(arguments.step);
   options.step.clip_norm = arguments.clip;
   options.step.grad_norm = true;
-  options.step.caps = {.first_mib = arguments.first_bucket_mib, .cap_mib = arguments.bucket_cap_mib};
-  options.step.buckets.overlap = arguments.overlap == "naive" ? Overlap::naive
-                                 : arguments.overlap == "off" ? Overlap::off
-                                                              : Overlap::on;
-  options.step.graph = arguments.graph == "on";
-  if (arguments.grad_dtype == "bf16") options.step.grad_dtype = DType::bf16;
   options.label_smoothing = arguments.label_smoothing;
   options.seed = arguments.seed;
   options.eval_every = arguments.eval_every;
@@ -199,9 +185,7 @@ void check(const TrainArguments& arguments) {
   expect_known("optimizer", arguments.optimizer, {"sgd", "adamw"});
   expect_known("schedule", arguments.schedule, {"constant", "cosine", "linear", "step"});
   expect_known("--short-batch", arguments.short_batch, {"drop", "pad"});
-  expect_known("overlap mode", arguments.overlap, {"on", "off", "naive"});
-  expect_known("--grad-dtype", arguments.grad_dtype, {"f32", "bf16"});
-  expect_known("--graph", arguments.graph, {"on", "off"});
+  check(arguments.step);
   expect(arguments.epochs.value_or(1) <= kMostEpochs, "--epochs: expected at most {}, got {}", kMostEpochs,
          arguments.epochs.value_or(1));
   expect(!arguments.steps || !arguments.epochs, "expected --steps or --epochs, got both");
@@ -357,8 +341,7 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
     const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
     if (placement.speaks_for_all()) print_kept_settings(policy);
-    expect(arguments->grad_dtype == "f32" || placement.device == DeviceType::cuda,
-           "--grad-dtype {}: expected a GPU, got CPU ranks, whose gradients are f32", arguments->grad_dtype);
+    check_device(arguments->step, placement.device);
     const DataSources data = open_data(arguments->data, arguments->model, arguments->seed);
     // What is wrong for every rank is said once, before there are any.
     if (placement.environment.launcher != Launcher::lockstep) {

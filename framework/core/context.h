@@ -76,6 +76,9 @@ class Context {
 // The calling thread's context: the innermost ContextScope's, else a CPU context of one thread in f32.
 Context& context();
 
+// Whether the current context is on a GPU; never in a build without CUDA.
+inline bool on_gpu() { return kernels::kHasCuda && context().device() == DeviceType::cuda; }
+
 // Makes the ops of the current context, which is on a GPU, go to another stream until the scope ends. They get no
 // workspace, which is the compute stream's: for updates, norms and copies.
 class StreamScope {

@@ -18,6 +18,9 @@ DeviceBatch to_device(const Batch& batch, const DatasetInfo& info);
 // A batch of zeros of the shape that to_device would give: for what must run once before data is read.
 DeviceBatch zero_batch(std::int64_t count, const Dataset& dataset);
 
+// Made-up samples and labels of a data set that looks so, which follow from `key` alone: to time steps with.
+DeviceBatch random_batch(const DatasetInfo& info, std::int64_t count, std::int64_t first, std::uint64_t key);
+
 // The training batches of a loader, always in the same tensors. On a GPU a batch is copied to the device on a stream of
 // its own while the step before it runs.
 class TrainInput {

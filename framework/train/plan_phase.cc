@@ -1,6 +1,9 @@
 #include "framework/train/plan_phase.h"
 
 #include <chrono>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "framework/core/context.h"
 #include "framework/core/error.h"
@@ -22,8 +25,6 @@ namespace {
 // For rank 0 to try all algorithms of a large model.
 constexpr std::chrono::minutes kPlanTime{5};
 
-bool on_gpu() { return context().device() == DeviceType::cuda; }
-
 std::string header() {
   return fmt::format("# {}, CUDA {}, cuDNN {}\n", selected_gpu().name, build_part("CUDA").version,
                      build_part("cuDNN").version);
@@ -44,18 +45,22 @@ void plan_together(ProcessGroup& group, const std::function<void()>& work) {
   store->barrier(key, kPlanTime);
 }
 
-std::string plan_record() { return on_gpu() ? header() + kernels::cuda::plan_choices() : ""; }
-
-void use_plan_record(const std::string& record) {
+void use_plans(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  const std::string record{std::istreambuf_iterator<char>(stream), {}};
   if (!on_gpu() || !record.starts_with(header())) return;
   kernels::cuda::add_plan_choices(record.substr(header().size()));
+}
+
+void save_plans(const std::filesystem::path& file) {
+  if (on_gpu()) std::ofstream(file) << header() << kernels::cuda::plan_choices();
 }
 
 #else
 
 void plan_together(ProcessGroup& /*group*/, const std::function<void()>& /*work*/) {}
-std::string plan_record() { return {}; }
-void use_plan_record(const std::string& /*record*/) {}
+void use_plans(const std::filesystem::path& /*file*/) {}
+void save_plans(const std::filesystem::path& /*file*/) {}
 
 #endif
 

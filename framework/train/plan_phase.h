@@ -2,8 +2,8 @@
 // while one runs can hang, and a step that is captured or timed is no place for it.
 #pragma once
 
+#include <filesystem>
 #include <functional>
-#include <string>
 
 #include "framework/distributed/process_group.h"
 
@@ -13,9 +13,10 @@ namespace lockstep {
 // others then take. On a CPU there is nothing to choose and nothing runs.
 void plan_together(ProcessGroup& group, const std::function<void()>& work);
 
-// The choices of this process so far, as text that says what GPU and libraries they hold for; empty on a CPU.
-std::string plan_record();
-// Takes them over, before the first step. A record of another GPU or of other libraries is passed over.
-void use_plan_record(const std::string& record);
+// Takes over the choices that save_plans() kept in `file`, before the first step. A file that is not there, and one of
+// another GPU or of other libraries, is passed over.
+void use_plans(const std::filesystem::path& file);
+// Keeps the choices of this process so far; on a CPU there are none, and no file.
+void save_plans(const std::filesystem::path& file);
 
 }  // namespace lockstep

@@ -11,8 +11,6 @@
 namespace lockstep {
 namespace {
 
-bool on_gpu() { return kernels::kHasCuda && context().device() == DeviceType::cuda; }
-
 // The device may be writing it.
 std::int64_t step_of(const TimeStamp& stamp) { return static_cast<const volatile std::int64_t&>(stamp.step); }
 

@@ -20,8 +20,6 @@ namespace {
 // Below this an update on a stream of its own costs more than backward hides of it.
 constexpr std::int64_t kLeastBytesBeside = std::int64_t{16} << 20;
 
-bool on_gpu() { return kernels::kHasCuda && context().device() == DeviceType::cuda; }
-
 void copy_into(const Tensor& to, const Tensor& from, const char* what) {
   expect(
       to.shape() == from.shape() && to.dtype() == from.dtype(),
@@ -97,9 +95,7 @@ void TrainStep::plan(const DeviceBatch& batch) {
   CachingAllocator& allocator = device_allocator(DeviceType::cuda);
   const auto pass = [&](bool first) {
     Tape tape;
-    const Tensor loss = loss_function_(batch);
-    LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !first});
-    tape.backward(loss, seed());
+    tape.backward(forward(batch, first), seed());
   };
   arena_->begin_step();
   pass(true);   // gradients are written
@@ -141,15 +137,20 @@ void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
   if (wants_graph_ && !captured()) capture(batch);
 }
 
+// Adds the loss, times its share, to that of the step. Collectives sum, so the average is in the seed of backward.
+Tensor TrainStep::forward(const DeviceBatch& batch, bool first) {
+  const Tensor loss = loss_function_(batch);
+  LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !first});
+  return loss;
+}
+
 void TrainStep::micro_step(const DeviceBatch& batch, Place place) {
   using Moment = StepRecorder::Moment;
   const MemoryPoolScope memory(pool_);
   if (place.first) arena_->begin_step();
   if (place.first && recorder_) recorder_->mark(Moment::begin);
   Tape tape;
-  const Tensor loss = loss_function_(batch);
-  // Collectives sum, so the average is in the seed of backward.
-  LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !place.first});
+  const Tensor loss = forward(batch, place.first);
   if (!place.last) return tape.backward(loss, seed());
 
   if (recorder_) recorder_->mark(Moment::forward);

@@ -96,6 +96,7 @@ class TrainStep {
   };
 
   Place place_of(int micro) const { return {micro == 0, micro + 1 == options_.accumulate}; }
+  Tensor forward(const DeviceBatch& batch, bool first);
   void micro_step(const DeviceBatch& batch, Place place);
   void launched(std::size_t bucket);
   void finish_beside(std::size_t bucket);

@@ -2,8 +2,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,12 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kPlanFile = "plans.txt";  // which algorithms a GPU uses; read again on resume
 
-// Empty where there is no such file.
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 }  // namespace
 
 Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, const Dataset* validation,
@@ -44,7 +36,7 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
     return softmax_cross_entropy(logits_(batch.samples), batch.labels, options_.label_smoothing);
   };
   step_ = std::make_unique<TrainStep>(model, loss, options_.optimizer, group, options_.step);
-  use_plan_record(read_text(options_.resume_dir / kPlanFile));
+  if (!options_.resume_dir.empty()) use_plans(options_.resume_dir / kPlanFile);
   step_->prepare(zero_batch(options_.split.batch_per_rank, train));
   if (!options_.resume_dir.empty()) {
     const auto moments = optimizer_tensors(step_->arena(), step_->optimizer());
@@ -60,9 +52,7 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
   input_ = std::make_unique<TrainInput>(train, *loader_, options_.split.batch_per_rank);
   if (group_.rank() == 0 && !options_.run_dir.empty()) {
     metrics_ = std::make_unique<MetricsFile>(options_.run_dir / "metrics.jsonl", steps_done());
-    if (const std::string record = plan_record(); !record.empty()) {
-      std::ofstream(options_.run_dir / kPlanFile) << record;
-    }
+    save_plans(options_.run_dir / kPlanFile);
   }
 }
 
