@@ -1,7 +1,6 @@
 #include "cli/own_run.h"
 
 #include <fmt/ranges.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <system_error>
@@ -17,16 +16,6 @@ namespace {
 constexpr std::chrono::minutes kLimit{30};
 
 }  // namespace
-
-ScratchDirectory::ScratchDirectory()
-    : path_((std::filesystem::temp_directory_path() / "lockstep-compare-XXXXXX").string()) {
-  if (::mkdtemp(path_.data()) == nullptr) throw Error(fmt::format("{}: cannot be made", path_));
-}
-
-ScratchDirectory::~ScratchDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 nlohmann::ordered_json run_own(const std::vector<std::string>& arguments, const ScratchDirectory& scratch) {
   const std::string file = scratch.file("figures.json");

@@ -5,21 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/scratch_directory.h"
+
 namespace lockstep::cli {
-
-// A new directory for files that nobody needs afterwards, removed with the object.
-class ScratchDirectory {
- public:
-  ScratchDirectory();
-  ~ScratchDirectory();
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 // Runs this program with `arguments` and --json and returns what it wrote; what it prints is not shown but for errors.
 // Where it fails, throws what its exit code stands for: std::invalid_argument for 2, LinkContradiction for 3, else

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "cli/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/scratch_directory.h"
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"
 #include "framework/interconnect/nccl_log.h"
@@ -90,24 +92,20 @@ class LogFiles {
   LogFiles() {
     const NcclSettings settings = NcclSettings::of_process();
     if (settings.find("NCCL_DEBUG") || settings.find("NCCL_DEBUG_FILE")) return;
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-nccl-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) return;  // then there is no log
-    folder_ = name;
+    try {
+      folder_.emplace();
+    } catch (const Error&) {
+      return;  // then there is no log
+    }
     ::setenv("NCCL_DEBUG", "INFO", 1);
-    ::setenv("NCCL_DEBUG_FILE", (folder_ / "%h.%p").c_str(), 1);
+    ::setenv("NCCL_DEBUG_FILE", folder_->file("%h.%p").c_str(), 1);
   }
-  ~LogFiles() {
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-  }
-  LogFiles(const LogFiles&) = delete;
-  LogFiles& operator=(const LogFiles&) = delete;
 
   NcclLog read() const {
     NcclLog log;
     std::error_code ignored;
-    if (folder_.empty()) return log;
-    for (const auto& file : std::filesystem::directory_iterator(folder_, ignored)) {
+    if (!folder_) return log;
+    for (const auto& file : std::filesystem::directory_iterator(folder_->path(), ignored)) {
       std::ifstream stream(file.path());
       log.read(stream);
     }
@@ -115,7 +113,7 @@ class LogFiles {
   }
 
  private:
-  std::filesystem::path folder_;
+  std::optional<ScratchDirectory> folder_;
 };
 
 int run(const WithLinkArguments& arguments) {

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,17 +64,6 @@ void expect_one_line(const std::string& text, const std::vector<std::string>& pa
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
   for (const std::string& part : parts)
     EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
-}
-
-TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory can be made");
-  path_ = name;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 nlohmann::json read_json(const std::string& file) {

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/temporary_directory.h"
+
 namespace lockstep {
 
 struct CommandResult {
@@ -31,19 +33,6 @@ int free_port();
 
 // One line that holds each of the texts.
 void expect_one_line(const std::string& text, const std::vector<std::string>& parts);
-
-// A new directory that is removed with the object.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 nlohmann::json read_json(const std::string& file);
 

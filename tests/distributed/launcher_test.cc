@@ -25,6 +25,7 @@
 #include "framework/distributed/socket.h"
 #include "framework/distributed/store.h"
 #include "framework/distributed/world.h"
+#include "tests/support/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -110,13 +111,9 @@ const std::map<std::string, std::function<int()>> kBehaviours{
 class LauncherTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_launcher_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    ::setenv("LAUNCHER_TEST_FOLDER", folder_.c_str(), 1);
+    ::setenv("LAUNCHER_TEST_FOLDER", folder_.path().c_str(), 1);
     for (const char* name : {"LOCKSTEP_PORT", "MASTER_PORT", "NCCL_NVLS_ENABLE"}) ::unsetenv(name);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   int launch_ranks(const std::string& behaviour, int ranks = 3, const LaunchOptions& options = {}) {
     std::string program = "launcher_test";
@@ -160,7 +157,7 @@ class LauncherTest : public ::testing::Test {
     return status;
   }
 
-  std::filesystem::path folder_;
+  TemporaryDirectory folder_;
 };
 
 TEST_F(LauncherTest, AllWellIsZero) {

@@ -1,7 +1,6 @@
 #include "framework/distributed/nccl_settings.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstddef>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "tests/support/seed.h"
+#include "tests/support/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -18,19 +18,12 @@ namespace fs = std::filesystem;
 
 class NcclSettingsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-conf-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   fs::path file(const std::string& name, const std::string& text) {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
   }
 
-  fs::path folder_;
+  TemporaryDirectory folder_;
 };
 
 TEST_F(NcclSettingsTest, TheEnvironmentGoesBeforeFilesAndTheFirstFileBeforeTheSecond) {
@@ -78,7 +71,7 @@ TEST_F(NcclSettingsTest, AnyBytesAreSurvived) {
     }
   }
   // What is no file holds no settings.
-  EXPECT_TRUE(NcclSettings({}, {folder_, folder_ / "none", "/dev/null"}).all().empty());
+  EXPECT_TRUE(NcclSettings({}, {folder_.path(), folder_ / "none", "/dev/null"}).all().empty());
 }
 
 TEST_F(NcclSettingsTest, TheConfFileOfTheEnvironmentStandsForTheOneAtHome) {

@@ -1,7 +1,6 @@
 #include "framework/interconnect/topology.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/fake_nvml.h"
+#include "tests/support/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -22,25 +22,19 @@ using testing::FakeNvml;
 // A host whose files are a test's.
 class TopologyTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-host-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root_ = name;
-    write("dev/shm/there", "");
-  }
-  void TearDown() override { fs::remove_all(root_); }
+  void SetUp() override { write("dev/shm/there", ""); }
 
   void write(const std::string& file, const std::string& text) {
-    fs::create_directories((root_ / file).parent_path());
+    fs::create_directories(fs::path(root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
   }
 
   Topology read(const json& machine, const std::vector<std::string>& environment = {}) {
     const FakeNvml fake(machine);
-    return read_topology({.nvml = Nvml::open(), .nccl = NcclSettings(environment, {}), .root = root_});
+    return read_topology({.nvml = Nvml::open(), .nccl = NcclSettings(environment, {}), .root = root_.path()});
   }
 
-  fs::path root_;
+  TemporaryDirectory root_;
 };
 
 const TopologyFinding* finding(const Topology& topology, const std::string& text) {
@@ -190,7 +184,8 @@ TEST_F(TopologyTest, ContainersAreSeen) {
 }
 
 TEST_F(TopologyTest, NoGpuIsAMachineToo) {
-  const TopologySources sources{.nvml = Nvml::open("libnot-there.so"), .nccl = NcclSettings({}, {}), .root = root_};
+  const TopologySources sources{
+      .nvml = Nvml::open("libnot-there.so"), .nccl = NcclSettings({}, {}), .root = root_.path()};
   const Topology topology = read_topology(sources);
   EXPECT_TRUE(topology.gpus.empty());
   EXPECT_NE(topology.why_no_gpus.find("no NVIDIA driver"), std::string::npos);

@@ -1,13 +1,13 @@
 // Machines with GPUs for tests: the script of tests/support/fake_nvml.cc, which says what a script may hold.
 #pragma once
 
-#include <unistd.h>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
+
+#include "tests/support/temporary_directory.h"
 
 namespace lockstep::testing {
 
@@ -33,20 +33,14 @@ inline nlohmann::json fake_machine(std::vector<nlohmann::json> gpus) {
 class FakeNvml {
  public:
   explicit FakeNvml(const nlohmann::json& script) {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-nvml-XXXXXX").string();
-    const int fd = ::mkstemp(name.data());
-    if (fd < 0) throw std::runtime_error("no temporary file can be made");
-    ::close(fd);
-    file_ = name;
-    std::ofstream(file_) << script;
-    ::setenv("FAKE_NVML", file_.c_str(), 1);
+    const std::string file = directory_ / "script.json";
+    std::ofstream(file) << script;
+    ::setenv("FAKE_NVML", file.c_str(), 1);
     ::setenv("LOCKSTEP_NVML", library().c_str(), 1);
   }
   ~FakeNvml() {
     ::unsetenv("FAKE_NVML");
     ::unsetenv("LOCKSTEP_NVML");
-    std::error_code ignored;
-    std::filesystem::remove(file_, ignored);
   }
   FakeNvml(const FakeNvml&) = delete;
   FakeNvml& operator=(const FakeNvml&) = delete;
@@ -57,7 +51,7 @@ class FakeNvml {
   }
 
  private:
-  std::filesystem::path file_;
+  TemporaryDirectory directory_;
 };
 
 }  // namespace lockstep::testing

@@ -25,6 +25,7 @@
 #include "kernels/bfloat16.h"
 #include "tests/support/bf16_value.h"
 #include "tests/support/seed.h"
+#include "tests/support/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -70,15 +71,10 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointTest() : random_(testing::test_seed()), log_(spdlog::default_logger()) {
-    std::string pattern = fs::temp_directory_path() / "lockstep-checkpoint-XXXXXX";
-    run_ = ::mkdtemp(pattern.data());
     spdlog::set_default_logger(
         std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_st>(warnings_)));
   }
-  ~CheckpointTest() override {
-    spdlog::set_default_logger(log_);
-    fs::remove_all(run_);
-  }
+  ~CheckpointTest() override { spdlog::set_default_logger(log_); }
 
   std::int64_t below(std::int64_t end) { return std::uniform_int_distribution<std::int64_t>(0, end - 1)(random_); }
 
@@ -118,7 +114,8 @@ class CheckpointTest : public ::testing::Test {
   std::mt19937_64 random_;
   std::shared_ptr<spdlog::logger> log_;
   std::ostringstream warnings_;
-  fs::path run_;
+  const TemporaryDirectory directory_;
+  const fs::path run_ = directory_.path();
 };
 
 TEST_F(CheckpointTest, GivesBackWhatWasSavedAtTheSameAddresses) {

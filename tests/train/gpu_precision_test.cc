@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +22,7 @@
 #include "models/lenet.h"
 #include "models/mlp.h"
 #include "tests/support/seed.h"
+#include "tests/support/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -197,8 +197,7 @@ TEST_F(GpuPrecision, CapturedStepsHaveTheBitsOfEnqueuedOnes) {
 
 // A checkpoint holds masters, whatever it was trained in: it goes on in either.
 TEST_F(GpuPrecision, CheckpointsHoldMasters) {
-  std::string pattern = std::filesystem::temp_directory_path() / "lockstep-precision-XXXXXX";
-  const std::filesystem::path directory = ::mkdtemp(pattern.data());
+  const TemporaryDirectory directory;
   for (const DType from : {DType::f32, DType::bf16}) {
     Training<LeNet> saved(from);
     saved.run(3);
@@ -215,7 +214,6 @@ TEST_F(GpuPrecision, CheckpointsHoldMasters) {
       EXPECT_LT(restored.run(1)[0].loss, 2.5);
     }
   }
-  std::filesystem::remove_all(directory);
 }
 
 }  // namespace
