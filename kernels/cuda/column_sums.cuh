@@ -19,19 +19,27 @@ struct ColumnTiling {
 
   ColumnTiling(std::int64_t rows, std::int64_t columns, int vector, std::int64_t thread_rows = kThreadRows,
                bool one_part = false) {
-    constexpr std::int64_t kMostParts = 1024;
-    // Neighbouring blocks are rows apart: wide tiles read memory in long runs. Sums of sums are short: many narrow
-    // tiles.
-    const std::int64_t most_tile = one_part ? 2 : 32;
+    // Wide tiles read memory in long runs. Sums of sums are short, and few rows make few blocks: there tiles are
+    // narrow.
+    constexpr unsigned kFewBlocks = 64;
     const std::int64_t vectors = (columns + vector - 1) / vector;
     tile = 1;
-    while (tile < most_tile && tile < vectors) tile *= 2;
+    while (tile < (one_part ? 2U : 32U) && tile < vectors) tile *= 2;
+    lay_out(rows, vectors, thread_rows, one_part);
+    while (tile > 2 && column_tiles * parts < kFewBlocks) {
+      tile /= 2;
+      lay_out(rows, vectors, thread_rows, one_part);
+    }
+  }
+
+ private:
+  void lay_out(std::int64_t rows, std::int64_t vectors, std::int64_t thread_rows, bool one_part) {
+    constexpr std::int64_t kMostParts = 1024;
     column_tiles = static_cast<unsigned>((vectors + tile - 1) / tile);
-    const std::int64_t row_lanes = kThreads / tile;
-    const bool few = one_part || rows <= 2 * thread_rows * row_lanes;
+    const std::int64_t lane_rows = thread_rows * (kThreads / tile);
+    const bool few = one_part || rows <= 2 * lane_rows;
     const std::int64_t most = std::max<std::int64_t>(1, kMostParts / column_tiles);
-    const std::int64_t wanted =
-        few ? 1 : std::min(most, (rows + thread_rows * row_lanes - 1) / (thread_rows * row_lanes));
+    const std::int64_t wanted = few ? 1 : std::min(most, (rows + lane_rows - 1) / lane_rows);
     part_rows = std::max<std::int64_t>(1, (rows + wanted - 1) / wanted);
     parts = static_cast<unsigned>(std::max<std::int64_t>(1, (rows + part_rows - 1) / part_rows));
   }

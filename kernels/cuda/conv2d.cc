@@ -1,5 +1,5 @@
-// Each pass of each convolution has candidates: plans of cuDNN, patches on tensor cores where channels are few, and
-// direct loops. The plan phase times them and keeps the fastest.
+// Each pass of each convolution has candidates: plans of cuDNN, patches of images in shared memory where channels are
+// few, and direct loops. The plan phase times them and keeps the fastest.
 #include "kernels/conv2d.h"
 
 #include <map>
@@ -12,6 +12,7 @@
 #include "kernels/cuda/cudnn_graphs.h"
 #include "kernels/cuda/direct_conv2d.h"
 #include "kernels/cuda/patch_conv2d.h"
+#include "kernels/cuda/patch_loops.h"
 #include "kernels/cuda/plan.h"
 #include "kernels/elementwise.h"
 
@@ -66,14 +67,16 @@ void run_direct(const ExecContext& exec, const Pass& pass) {
 }
 
 void run_patch(const ExecContext& exec, const Pass& pass) {
+  const bool f32 = pass.a.dtype == DType::f32;
   switch (pass.kind) {
     case ConvPass::forward:
-      return cuda::patch_forward(exec, pass.a, pass.b, pass.operand, pass.params,
-                                 pass.epilogue == ConvEpilogue::bias_relu, pass.out.view);
+      return (f32 ? cuda::loops_forward : cuda::patch_forward)(exec, pass.a, pass.b, pass.operand, pass.params,
+                                                               pass.epilogue == ConvEpilogue::bias_relu, pass.out.view);
     case ConvPass::data_gradient:
-      return cuda::patch_data_gradient(exec, pass.a, pass.b, pass.params, pass.out);
+      return (f32 ? cuda::loops_data_gradient : cuda::patch_data_gradient)(exec, pass.a, pass.b, pass.params, pass.out);
     case ConvPass::weight_gradient:
-      return cuda::patch_weight_gradient(exec, pass.a, pass.b, pass.params, pass.out, pass.dbias);
+      return (f32 ? cuda::loops_weight_gradient : cuda::patch_weight_gradient)(exec, pass.a, pass.b, pass.params,
+                                                                               pass.out, pass.dbias);
   }
 }
 
@@ -177,14 +180,14 @@ bool patch_fits(const ConvProblem& p) {
   const Shape weight = {p.outputs, p.kernel_rows, p.kernel_columns, p.channels};
   const Shape y = {p.images, p.out_height, p.out_width, p.outputs};
   const Conv2dParams params = {.stride = p.stride, .padding = p.padding};
-  if (p.dtype != DType::bf16) return false;
+  const bool f32 = p.dtype == DType::f32;
   switch (p.pass) {
     case ConvPass::forward:
-      return cuda::patch_forward_fits(x, weight, y, params);
+      return (f32 ? cuda::loops_forward_fits : cuda::patch_forward_fits)(x, weight, y, params);
     case ConvPass::data_gradient:
-      return cuda::patch_data_gradient_fits(x, weight, y, params);
+      return (f32 ? cuda::loops_data_gradient_fits : cuda::patch_data_gradient_fits)(x, weight, y, params);
     case ConvPass::weight_gradient:
-      return cuda::patch_weight_gradient_fits(x, weight, y, params);
+      return (f32 ? cuda::loops_weight_gradient_fits : cuda::patch_weight_gradient_fits)(x, weight, y, params);
   }
   return false;
 }

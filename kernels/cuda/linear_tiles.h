@@ -6,7 +6,7 @@
 
 namespace lockstep::kernels::cuda {
 
-// Whether the functions below can do it: bf16, nothing empty.
+// Whether the functions below can do it: nothing is empty nor very large.
 bool linear_tiles_fit(const ConstView& x, const Shape& weight);
 
 // As in kernels/linear.h. Backward is one kernel and rectifies the gradient of x where that is asked for; it takes a

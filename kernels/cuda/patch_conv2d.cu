@@ -149,7 +149,7 @@ bool fits(const PatchGeometry& g, int64_t channels) {
   const bool found = with_size(channels, g.products(), [&](auto tiles, auto steps) {
     weight_bytes = tiles.value * 8 * (steps.value * 16 + 8) * 2 + steps.value * 64;
   });
-  return found && g.width <= 4096 && g.patch_bytes() + weight_bytes <= kSharedBytes;
+  return found && g.width <= 4096 && g.patch_bytes<bfloat16>() + weight_bytes <= kSharedBytes;
 }
 
 PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
@@ -166,7 +166,7 @@ void launch(const ExecContext& exec, const PatchGeometry& g, const Weights& weig
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(g.groups, kMostBlocks));
   with_size(weights.channels, g.products(), [&](auto tiles, auto steps) {
     const bool vectors = weights.channels % (tiles.value % 4 == 0 ? 8 : 2) == 0 && cuda::aligned(target);
-    cuda::Launch(exec, blocks, 32 * kWarps, static_cast<std::size_t>(g.patch_bytes()))(
+    cuda::Launch(exec, blocks, 32 * kWarps, static_cast<std::size_t>(g.patch_bytes<bfloat16>()))(
         patch_kernel<tiles.value, steps.value, G>, g, weights, source, bias, relu, vectors, accumulate, target);
   });
 }

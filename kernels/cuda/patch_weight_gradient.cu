@@ -184,7 +184,7 @@ PatchGeometry geometry(const Shape& x, const Shape& weight, const Shape& dy, con
 
 template <int kTiles, int kColumns>
 int shared_bytes(const PatchGeometry& g) {
-  return std::max(kWarps * kWarpBytes<kTiles> + g.patch_bytes(), kTiles * 16 * kColumns * 8 * 4);
+  return std::max(kWarps * kWarpBytes<kTiles> + g.patch_bytes<bfloat16>(), kTiles * 16 * kColumns * 8 * 4);
 }
 
 }  // namespace
