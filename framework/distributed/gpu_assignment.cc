@@ -8,18 +8,26 @@
 
 namespace lockstep {
 
+bool gpus_are_shared(const EnvironmentLookup& lookup) {
+  const std::string value = lookup("LOCKSTEP_SHARE_GPUS").value_or("0");
+  expect(value == "0" || value == "1", "LOCKSTEP_SHARE_GPUS: expected 0 or 1, got '{}'", value);
+  return value == "1";
+}
+
 int gpu_of_rank(const Environment& environment, int visible) {
   if (environment.local_world_size <= visible) return environment.local_rank;
+  if (visible > 0 && gpus_are_shared()) return environment.local_rank % visible;
   const bool own_launcher = environment.launcher == Launcher::none || environment.launcher == Launcher::lockstep;
   expect(
       visible == 1 && !own_launcher,
       "GPUs: expected at most {} ranks on this host, one for each GPU that is visible (CUDA_VISIBLE_DEVICES), got {}; "
-      "start fewer ranks or use --device cpu",
+      "start fewer ranks, use --device cpu, or try them out on shared GPUs with LOCKSTEP_SHARE_GPUS=1",
       visible, environment.local_world_size);
   return 0;
 }
 
 void expect_own_gpu(Store& store, const std::string& uuid, const std::string& description) {
+  if (gpus_are_shared()) return;
   const std::vector<std::string> uuids = store.gather("gpu", uuid);
   std::map<std::string, int> owners;
   for (int rank = 0; rank < store.size(); ++rank) {

@@ -321,6 +321,8 @@ std::unique_ptr<ProcessGroup> make_nccl_group(const Environment& environment, st
   expect(store != nullptr || environment.world_size == 1,
          "nccl group: expected a store for {} ranks to meet in, got none", environment.world_size);
   ::setenv("NCCL_NVLS_ENABLE", NcclSettings::of_process().nvls().value.c_str(), /*overwrite=*/1);
+  // NCCL takes two ranks for one mistake where they are on the same GPU of the same host.
+  if (gpus_are_shared()) ::setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", environment.rank).c_str(), 1);
   if (store) {
     const GpuInfo gpu = selected_gpu();
     expect_own_gpu(*store, gpu.uuid, fmt::format("GPU {} ({})", gpu.index, gpu.name));

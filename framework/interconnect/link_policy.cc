@@ -5,6 +5,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
+#include "framework/distributed/gpu_assignment.h"
 #include "framework/interconnect/topology.h"
 
 namespace lockstep {
@@ -68,6 +69,10 @@ bool meets(const NcclSetting& setting, const Need& need) {
 
 // Settings that work against a mode through variables that the mode does not set.
 void expect_no_opponent(LinkMode mode, bool needs_p2p_off, const NcclSettings& settings) {
+  const bool within_host = mode == LinkMode::nvlink || mode == LinkMode::pcie;
+  if (const auto host = settings.find("NCCL_HOSTID"); host && within_host) {
+    contradict(mode, *host, "NCCL to find out by itself which ranks are on one host");
+  }
   const auto level = settings.find("NCCL_P2P_LEVEL");
   const bool level_is_off = level && (level->value == "LOC" || level->value.starts_with('0'));
   if (mode == LinkMode::nvlink && level_is_off) contradict(mode, *level, "peer-to-peer on");
@@ -111,6 +116,12 @@ LinkPolicy link_policy(LinkMode mode, NvlinkPresence nvlink, const NcclSettings&
 }
 
 LinkPolicy link_policy(LinkMode mode) {
+  if (mode == LinkMode::nvlink || mode == LinkMode::pcie) {
+    expect(!gpus_are_shared(),
+           "link mode {}: expected a GPU for each rank, got LOCKSTEP_SHARE_GPUS=1, with which the network joins them; "
+           "unset it or use net",
+           link_mode_name(mode));
+  }
   // Only pcie depends on it, and opening the driver takes time.
   const NvlinkPresence nvlink = mode == LinkMode::pcie ? nvlink_presence() : NvlinkPresence::unknown;
   return link_policy(mode, nvlink, NcclSettings::of_process());

@@ -9,19 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "framework/core/gpu.h"
 #include "tests/cli/command.h"
+#include "tests/support/gpus.h"
 
 namespace lockstep {
 namespace {
 
-int gpus() {
-  static const int count = count_gpus_in_child().count;
-  return count;
-}
-
-#define SKIP_WITHOUT_GPUS(needed) \
-  if (gpus() < (needed)) GTEST_SKIP() << "needs " << (needed) << " GPUs, here are " << gpus()
+using testing::gpus;
+using testing::ranks_on_gpus;
 
 void expect_near(const std::vector<double>& a, const std::vector<double>& b, double relative) {
   ASSERT_EQ(a.size(), b.size());
@@ -44,7 +39,7 @@ void expect_the_cpus_losses(const std::string& options) {
   EXPECT_LT(cpu.back(), cpu.front());
   expect_near(losses_on(options + " --device cuda --ranks 1", runs / "one"), cpu, 1e-4);
   expect_near(losses_on(options + " --device cuda --ranks 1 --accumulate 2", runs / "micro"), cpu, 1e-4);
-  if (gpus() >= 2) expect_near(losses_on(options + " --device cuda --ranks 2", runs / "two"), cpu, 1e-4);
+  if (ranks_on_gpus() >= 2) expect_near(losses_on(options + " --device cuda --ranks 2", runs / "two"), cpu, 1e-4);
 }
 
 TEST(Gpu, MlpHasTheLossesOfTheCpu) { expect_the_cpus_losses("mlp --dropout 0.2 --clip 1 --weight-decay 0.01"); }
@@ -67,7 +62,7 @@ TEST(Gpu, Bf16HasNearlyTheLossesOfF32) {
   for (const std::string options : {"--precision bf16", "--precision bf16 --grad-dtype bf16", "--grad-dtype bf16",
                                     "--precision bf16 --grad-dtype bf16 --accumulate 2"}) {
     expect_near_in_bf16(losses_on(one + options, runs / std::to_string(++run)), f32);
-    if (gpus() >= 2) expect_near_in_bf16(losses_on(two + options, runs / std::to_string(++run)), f32);
+    if (ranks_on_gpus() >= 2) expect_near_in_bf16(losses_on(two + options, runs / std::to_string(++run)), f32);
   }
 }
 
@@ -117,6 +112,7 @@ TEST(Gpu, AllVisibleOnesAreUsedByDefault) {
 
 TEST(Gpu, MoreRanksThanGpusAreRefused) {
   SKIP_WITHOUT_GPUS(1);
+  if (gpus_are_shared()) GTEST_SKIP() << "LOCKSTEP_SHARE_GPUS is set";
   const CommandResult result =
       run_gpu_command("train mlp --synthetic --device cuda --ranks " + std::to_string(gpus() + 1));
   EXPECT_EQ(result.code, 2);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -46,6 +48,29 @@ TEST(GpuOfRank, RefusesMoreRanksThanGpus) {
   EXPECT_THROW(gpu_of_rank(rank_of(2, 3, Launcher::torchrun), 2), std::invalid_argument);
 }
 
+// In force as long as it lives.
+class SharedGpus {
+ public:
+  SharedGpus() { ::setenv("LOCKSTEP_SHARE_GPUS", "1", 1); }
+  ~SharedGpus() { ::unsetenv("LOCKSTEP_SHARE_GPUS"); }
+};
+
+TEST(GpuOfRank, GoesRoundGpusThatAreShared) {
+  const SharedGpus shared;
+  for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(gpu_of_rank(rank_of(rank, 5, Launcher::lockstep), 2), rank % 2);
+  EXPECT_THROW(gpu_of_rank(rank_of(0, 2, Launcher::none), 0), std::invalid_argument) << "there is none to share";
+}
+
+TEST(SharedGpus, AreAskedForByOne) {
+  const auto set_to = [](std::optional<std::string> value) {
+    return gpus_are_shared([&](const char*) { return value; });
+  };
+  EXPECT_FALSE(set_to(std::nullopt));
+  EXPECT_FALSE(set_to("0"));
+  EXPECT_TRUE(set_to("1"));
+  EXPECT_THROW(set_to("yes"), std::invalid_argument);
+}
+
 std::vector<std::string> refusals(const std::vector<std::string>& uuids) {
   std::vector<std::string> texts(uuids.size());
   run_store_world(static_cast<int>(uuids.size()), [&](Store& store) {
@@ -63,6 +88,11 @@ TEST(OwnGpu, RanksOnOneGpuAreNamedOnEveryRank) {
   for (const std::string& text : refusals({"GPU-a", "GPU-b", "GPU-a"})) {
     EXPECT_NE(text.find("ranks 0 and 2 are both on GPU-a"), std::string::npos) << text;
   }
+}
+
+TEST(OwnGpu, MayBeAnothersWhereGpusAreShared) {
+  const SharedGpus shared;
+  for (const std::string& text : refusals({"GPU-a", "GPU-a"})) EXPECT_EQ(text, "");
 }
 
 TEST(OwnGpu, DifferentGpusAreFine) {

@@ -1,5 +1,5 @@
-// What every backend promises, over NCCL, and what only holds on GPUs. Ranks are processes, each with a GPU of its own;
-// this process never opens the driver, since its children could not use it then.
+// What every backend promises, over NCCL, and what only holds on GPUs. Ranks are processes; this process never opens
+// the driver, since its children could not use it then.
 #include "framework/distributed/nccl_group.h"
 
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@
 #include "framework/core/context.h"
 #include "framework/core/cuda_graph.h"
 #include "framework/core/error.h"
-#include "framework/core/gpu.h"
 #include "framework/distributed/store.h"
 #include "tests/distributed/conformance.h"
+#include "tests/support/gpus.h"
 #include "tests/support/worlds.h"
 
 namespace lockstep {
@@ -29,14 +29,6 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-int gpus() {
-  static const int count = count_gpus_in_child().count;
-  return count;
-}
-
-#define SKIP_WITHOUT_GPUS(needed) \
-  if (gpus() < (needed)) GTEST_SKIP() << "needs " << (needed) << " GPUs, here are " << gpus()
-
 // For ranks that are to run into it. The first collective of a kind connects the ranks, which takes a second or two.
 constexpr std::chrono::milliseconds kShortTimeout{5'000};
 
@@ -44,7 +36,7 @@ constexpr std::chrono::milliseconds kShortTimeout{5'000};
 std::vector<int> run_nccl_world(int size, const RankBody& body, const GroupOptions& options = {}) {
   testing::test_seed();  // chosen before the processes part
   return run_process_world(size, [&](const Environment& environment) {
-    Context context(ContextOptions{.device = DeviceType::cuda, .gpu = environment.local_rank});
+    Context context(testing::gpu_options(environment.local_rank));
     const ContextScope scope(context);
     const auto store = std::make_shared<Store>(store_options(environment));
     body(*make_process_group("nccl", environment, store, options));
@@ -80,7 +72,7 @@ std::string failure_of(ProcessGroup& group) {
 
 TEST(Gpu, NcclKeepsThePromisesOfAGroup) {
   SKIP_WITHOUT_GPUS(1);
-  for (int size = 1; size <= gpus() && size <= 4; ++size) {
+  for (int size = 1; size <= testing::ranks_on_gpus() && size <= 4; ++size) {
     expect_well(run_nccl_world(size, [](ProcessGroup& group) {
       EXPECT_EQ(group.backend(), "nccl");
       check_all_reduce<float>(group);
@@ -149,6 +141,7 @@ TEST(Gpu, NcclLeavesMulticastOffAndCountsItsMemory) {
 
 TEST(Gpu, NcclRefusesTwoRanksOnOneGpu) {
   SKIP_WITHOUT_GPUS(1);
+  if (gpus_are_shared()) GTEST_SKIP() << "LOCKSTEP_SHARE_GPUS is set";
   testing::test_seed();
   expect_well(run_process_world(2, [](const Environment& environment) {
     Context context{DeviceType::cuda};

@@ -85,6 +85,7 @@ struct Contradiction {
 TEST(LinkPolicy, ContradictionsNameVariablePlaceAndMode) {
   const Contradiction cases[] = {
       {LinkMode::nvlink, "NCCL_P2P_DISABLE=1"},    {LinkMode::nvlink, "NCCL_P2P_DISABLE=0x1"},
+      {LinkMode::nvlink, "NCCL_HOSTID=a"},         {LinkMode::pcie, "NCCL_HOSTID=a"},
       {LinkMode::nvlink, "NCCL_P2P_LEVEL=LOC"},    {LinkMode::nvlink, "NCCL_P2P_LEVEL=0"},
       {LinkMode::pcie, "NCCL_P2P_DISABLE=0"},      {LinkMode::pcie, "NCCL_P2P_DISABLE=yes"},
       {LinkMode::pcie, "NCCL_P2P_DISABLE=2"},      {LinkMode::pcie, "NCCL_P2P_LEVEL=PXB"},
@@ -141,6 +142,15 @@ TEST(LinkPolicy, OneCallSetsTheProcess) {
   EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");
   EXPECT_THROW(apply_link_mode(LinkMode::nvlink), LinkContradiction);  // what is set stays
   for (const auto& variable : policy_with(LinkMode::pcie, {}).variables) ::unsetenv(variable.name.c_str());
+}
+
+TEST(LinkPolicy, RanksThatShareGpusHaveNoLinkBetweenThem) {
+  ::setenv("LOCKSTEP_SHARE_GPUS", "1", 1);
+  for (const LinkMode mode : {LinkMode::nvlink, LinkMode::pcie}) {
+    EXPECT_THROW(link_policy(mode), std::invalid_argument) << link_mode_name(mode);
+  }
+  EXPECT_NO_THROW(link_policy(LinkMode::net));
+  ::unsetenv("LOCKSTEP_SHARE_GPUS");
 }
 
 TEST(LinkPolicy, TheDriverTellsWhetherThereIsNvlink) {

@@ -25,6 +25,7 @@
 #include "models/lenet.h"
 #include "models/mlp.h"
 #include "tests/support/gpu_delay.h"
+#include "tests/support/gpus.h"
 #include "tests/support/random.h"
 #include "tests/support/seed.h"
 #include "tests/support/worlds.h"
@@ -55,10 +56,6 @@ WRAP(cudaFree, allocations, (void* address), (address))
 
 namespace lockstep {
 namespace {
-
-#define SKIP_WITHOUT_GPUS(needed)                                         \
-  if (const GpuCount gpus = count_gpus_in_child(); gpus.count < (needed)) \
-  GTEST_SKIP() << "needs " << (needed) << " GPUs"
 
 constexpr std::int64_t kBatch = 32;
 constexpr std::int64_t kClasses = 10;
@@ -102,7 +99,7 @@ struct Outcome {
 // So many steps on fresh batches, the same in every call.
 Outcome train(MakeModel make, ProcessGroup& group, const OptimizerConfig& optimizer, const TrainStepOptions& options,
               int steps) {
-  Context context(ContextOptions{.device = DeviceType::cuda, .gpu = group.rank(), .deterministic = true});
+  Context context(testing::gpu_options(group.rank(), /*deterministic=*/true));
   const ContextScope scope(context);
   context.random.seed = 11;
   TrainStep::LossFunction loss;
@@ -152,7 +149,7 @@ void expect_captured_equals_enqueued(ProcessGroup& group) {
 std::vector<int> run_gpu_world(const std::function<void(ProcessGroup&)>& body) {
   testing::test_seed();
   return run_process_world(2, [&](const Environment& environment) {
-    Context context(ContextOptions{.device = DeviceType::cuda, .gpu = environment.local_rank});
+    Context context(testing::gpu_options(environment.local_rank));
     const ContextScope scope(context);
     World world(environment);
     body(world.group());

@@ -1,0 +1,32 @@
+// How many ranks tests may put on the GPUs that are here.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "framework/core/gpu.h"
+#include "framework/distributed/gpu_assignment.h"
+
+namespace lockstep::testing {
+
+// Without opening the driver in this process, which may then still fork: 0 without CUDA.
+inline int gpus() {
+  if constexpr (kernels::kHasCuda) {
+    static const int count = count_gpus_in_child().count;
+    return count;
+  }
+  return 0;
+}
+
+// One for each GPU, and up to four where ranks may share them.
+inline int ranks_on_gpus() { return gpus() > 0 && gpus() < 4 && gpus_are_shared() ? 4 : gpus(); }
+
+// The context of a rank among those.
+inline ContextOptions gpu_options(int rank, bool deterministic = false) {
+  return {.device = DeviceType::cuda, .gpu = rank % gpus(), .deterministic = deterministic};
+}
+
+}  // namespace lockstep::testing
+
+#define SKIP_WITHOUT_GPUS(needed)                      \
+  if (::lockstep::testing::ranks_on_gpus() < (needed)) \
+  GTEST_SKIP() << "needs " << (needed) << " GPUs, here are " << ::lockstep::testing::gpus()
