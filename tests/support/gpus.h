@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "framework/core/context.h"
 #include "framework/core/gpu.h"
 #include "framework/distributed/gpu_assignment.h"
 
@@ -22,7 +23,11 @@ inline int ranks_on_gpus() { return gpus() > 0 && gpus() < 4 && gpus_are_shared(
 
 // The context of a rank among those.
 inline ContextOptions gpu_options(int rank, bool deterministic = false) {
-  return {.device = DeviceType::cuda, .gpu = rank % gpus(), .deterministic = deterministic};
+  ContextOptions options;
+  options.device = DeviceType::cuda;
+  options.gpu = rank % gpus();
+  options.deterministic = deterministic;
+  return options;
 }
 
 }  // namespace lockstep::testing
