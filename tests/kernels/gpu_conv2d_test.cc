@@ -39,7 +39,7 @@ double relative_distance(const Values& got, const Values& expected) {
     difference += std::pow(got[i] - expected[i], 2);
     size += std::pow(expected[i], 2);
   }
-  return std::sqrt(difference / size);  // NaN where there is one
+  return difference == 0 ? 0 : std::sqrt(difference / size);  // NaN where there is one; of zeros nothing may be far
 }
 
 // A convolution of drawn values, in the type of the GPU and as the CPU knows it.

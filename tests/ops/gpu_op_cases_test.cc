@@ -47,9 +47,10 @@ void expect_close(const Values& expected, const Values& got, double tolerance, d
   EXPECT_LE(norm(difference), tolerance * std::max({norm(expected), smallest, size})) << what;
 }
 
-// bf16_roundings: see OpCase.
-void expect_close(const OpResult& expected, const OpResult& got, double tolerance, int bf16_roundings,
-                  const std::string& what) {
+// `start` is what the gradients were added to, which rounding is relative to where the sum cancels. bf16_roundings: see
+// OpCase.
+void expect_close(const OpResult& expected, const OpResult& got, const std::vector<Values>* start, double tolerance,
+                  int bf16_roundings, const std::string& what) {
   expect_close(expected.output, got.output, tolerance, 0, what + ": output");
   double largest = 0;
   if (bf16_roundings > 0) {
@@ -57,7 +58,8 @@ void expect_close(const OpResult& expected, const OpResult& got, double toleranc
     for (const Values& gradient : expected.gradients) largest = std::max(largest, norm(gradient));
   }
   for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
-    expect_close(expected.gradients[i], got.gradients[i], tolerance, largest,
+    const double added_to = start == nullptr ? 0 : norm((*start)[i]);
+    expect_close(expected.gradients[i], got.gradients[i], tolerance, std::max(largest, added_to),
                  fmt::format("{}: gradient of input {}", what, i));
   }
 }
@@ -78,7 +80,7 @@ void expect_agreement(const OpCase& op_case, DType dtype, double tolerance) {
     const ContextScope scope(gpu);
     for (const DType gradients : {DType::f32, DType::bf16}) {
       const double allowed = gradients == DType::bf16 ? std::max(tolerance, 1e-2) : tolerance;
-      expect_close(expected, run_backward(op_case, values, dtype, start, gradients), allowed,
+      expect_close(expected, run_backward(op_case, values, dtype, start, gradients), start, allowed,
                    dtype == DType::bf16 ? op_case.bf16_roundings : 0,
                    fmt::format("{}, gradients {} {}", dtype_name(dtype), start == nullptr ? "written in" : "added in",
                                dtype_name(gradients)));
