@@ -35,6 +35,7 @@ TEST(GpuOfRank, IsTheOnlyOneWhereALauncherShowsOneToEach) {
 }
 
 TEST(GpuOfRank, RefusesMoreRanksThanGpus) {
+  if (gpus_are_shared()) GTEST_SKIP() << "LOCKSTEP_SHARE_GPUS is set";
   for (const int visible : {1, 2}) {
     try {
       gpu_of_rank(rank_of(0, 3, Launcher::none), visible);
@@ -48,20 +49,22 @@ TEST(GpuOfRank, RefusesMoreRanksThanGpus) {
   EXPECT_THROW(gpu_of_rank(rank_of(2, 3, Launcher::torchrun), 2), std::invalid_argument);
 }
 
-// In force as long as it lives.
-class SharedGpus {
- public:
-  SharedGpus() { ::setenv("LOCKSTEP_SHARE_GPUS", "1", 1); }
-  ~SharedGpus() { ::unsetenv("LOCKSTEP_SHARE_GPUS"); }
+class SharedGpus : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv(kVariable, "1", 1); }
+  void TearDown() override { before_ ? ::setenv(kVariable, before_->c_str(), 1) : ::unsetenv(kVariable); }
+
+ private:
+  static constexpr const char* kVariable = "LOCKSTEP_SHARE_GPUS";
+  const std::optional<std::string> before_ = process_environment(kVariable);
 };
 
-TEST(GpuOfRank, GoesRoundGpusThatAreShared) {
-  const SharedGpus shared;
+TEST_F(SharedGpus, RanksGoRoundThem) {
   for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(gpu_of_rank(rank_of(rank, 5, Launcher::lockstep), 2), rank % 2);
   EXPECT_THROW(gpu_of_rank(rank_of(0, 2, Launcher::none), 0), std::invalid_argument) << "there is none to share";
 }
 
-TEST(SharedGpus, AreAskedForByOne) {
+TEST_F(SharedGpus, AreAskedForByOne) {
   const auto set_to = [](std::optional<std::string> value) {
     return gpus_are_shared([&](const char*) { return value; });
   };
@@ -85,13 +88,13 @@ std::vector<std::string> refusals(const std::vector<std::string>& uuids) {
 }
 
 TEST(OwnGpu, RanksOnOneGpuAreNamedOnEveryRank) {
+  if (gpus_are_shared()) GTEST_SKIP() << "LOCKSTEP_SHARE_GPUS is set";
   for (const std::string& text : refusals({"GPU-a", "GPU-b", "GPU-a"})) {
     EXPECT_NE(text.find("ranks 0 and 2 are both on GPU-a"), std::string::npos) << text;
   }
 }
 
-TEST(OwnGpu, MayBeAnothersWhereGpusAreShared) {
-  const SharedGpus shared;
+TEST_F(SharedGpus, OneMayBeAnothersToo) {
   for (const std::string& text : refusals({"GPU-a", "GPU-a"})) EXPECT_EQ(text, "");
 }
 
