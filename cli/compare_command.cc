@@ -24,6 +24,8 @@
 #include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
 #include "framework/core/version.h"
+#include "framework/distributed/gpu_assignment.h"
+#include "framework/interconnect/link_policy.h"
 #include "framework/interconnect/topology.h"
 #include "framework/interconnect/visible_gpus.h"
 
@@ -95,6 +97,10 @@ int gpus_for(const CompareSetup& setup) {
   device.precision = "f32";               // which any device has
   if (seen >= 2) device.device = "cuda";  // then it is said why they cannot be used
   const Placement placement = resolve_placement(device);
+  if (placement.visible_gpus == 1 && gpus_are_shared()) {
+    for (const std::string& link : setup.links) link_policy(parse_link_mode(link));  // throws for what is not there
+    return 2;
+  }
   expect(placement.visible_gpus >= 2, "compare: expected at least 2 GPUs, got {}; use a machine that has them, {}",
          std::max(static_cast<int>(seen), placement.visible_gpus), kInstead);
   return placement.visible_gpus;
