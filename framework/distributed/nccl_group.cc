@@ -252,7 +252,8 @@ class NcclGroup final : public ProcessGroup {
       communicator_->issue([&](ncclComm_t comm) { enqueue(collective, comm); });
       work->issued(stream_.get());
     } catch (const Error& error) {
-      watchdog_->fail(fmt::format("{}: {}", work->to_string(), error.what()));
+      watchdog_->fail(
+          fmt::format("{}: {}", work->to_string(), store_ ? store_->with_cause(error.what()) : error.what()));
       check();
     }
     return Work(work);

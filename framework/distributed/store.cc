@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <random>
+#include <thread>
 
 #include "framework/core/error.h"
 #include "framework/distributed/environment.h"
@@ -190,6 +191,14 @@ std::optional<std::string> Store::failure() noexcept {
   } catch (const std::exception& error) {
     return error.what();
   }
+}
+
+std::string Store::with_cause(const std::string& error) noexcept {
+  for (const Deadline end = Clock::now() + milliseconds{500}; Clock::now() < end;) {
+    if (const auto cause = failure()) return fmt::format("{} ({})", *cause, error);
+    std::this_thread::sleep_for(milliseconds{20});
+  }
+  return error;
 }
 
 }  // namespace lockstep

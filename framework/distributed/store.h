@@ -71,6 +71,9 @@ class Store {
   void abort(const std::string& reason);
   // What has failed so far, empty where nothing has. Never waits long and never throws.
   std::optional<std::string> failure() noexcept;
+  // An engine's error is often the echo of another rank's end, of which the store hears a moment later: both, where it
+  // does within half a second, else `error` alone.
+  std::string with_cause(const std::string& error) noexcept;
 
  private:
   StoreMessage request(const StoreMessage& message, std::chrono::milliseconds timeout);

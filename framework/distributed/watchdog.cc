@@ -49,6 +49,7 @@ struct Watchdog::State {
       std::optional<std::string> reason = look();
       const std::string at = oldest();
       lock.unlock();
+      if (!reason) reason = engine_failure();
       if (!reason && options.store && Clock::now() >= next_store_look) {
         reason = options.store->failure();
         next_store_look = Clock::now() + kStoreInterval;
@@ -63,17 +64,23 @@ struct Watchdog::State {
     options.abort();
   }
 
-  // What is wrong here, if anything is. Under the lock.
+  // What is wrong with what is pending, if anything is. Under the lock.
   std::optional<std::string> look() {
     try {
       retire();
       if (!pending.empty() && oldest_since && Clock::now() >= *oldest_since + options.timeout) {
         return fmt::format("not finished {} ms after its start", options.timeout.count());
       }
-      return options.engine_failure();
     } catch (const std::exception& error) {
       return error.what();
     }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> engine_failure() const {
+    std::optional<std::string> error = options.engine_failure();
+    if (error && options.store) error = options.store->with_cause(*error);
+    return error;
   }
 
   // Drops what has ended. Under the lock.

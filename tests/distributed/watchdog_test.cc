@@ -187,6 +187,24 @@ TEST(Watchdog, TellsTheOtherRanksAndHearsWhereTheyAre) {
   }
 }
 
+TEST(Watchdog, AnEnginesErrorIsTheEchoOfARankThatIsGone) {
+  std::string text;
+  run_store_world(2, [&](Store& store) {
+    if (store.rank() == 1) {
+      std::this_thread::sleep_for(300ms);  // the engine is faster
+      store.abort("rank 1 is gone");
+      return;
+    }
+    Watched watched(20s, std::shared_ptr<Store>(&store, [](Store*) {}));
+    *watched.engine_error = true;
+    EXPECT_TRUE(watched.fails_within(10s));
+    text = watched.text();
+    watched.expect_one_abort();
+  });
+  EXPECT_NE(text.find("rank 1 is gone"), std::string::npos) << text;
+  EXPECT_NE(text.find("(the cable is out)"), std::string::npos) << text;
+}
+
 TEST(Watchdog, RequestReachesTheOtherRanks) {
   std::vector<std::string> texts(2);
   run_store_world(2, [&](Store& store) {
