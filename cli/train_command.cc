@@ -24,6 +24,7 @@
 #include "framework/core/nearest_name.h"
 #include "framework/core/version.h"
 #include "framework/distributed/data_parallel.h"
+#include "framework/distributed/gpu_assignment.h"
 #include "framework/distributed/launcher.h"
 #include "framework/distributed/world.h"
 #include "framework/train/trainer.h"
@@ -243,13 +244,15 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
   write_json(directory / "config.json", config);
 }
 
-// "2 ranks x 8 threads", "2 GPUs (NVIDIA H200)"
+// "2 ranks x 8 threads", "2 GPUs (NVIDIA H200)", "2 ranks on shared GPUs (NVIDIA H200)"
 std::string describe(const Environment& environment, const Context& context) {
   const int ranks = environment.world_size;
   const int threads = context.exec().threads;
   if constexpr (kernels::kHasCuda) {
     if (context.device() == DeviceType::cuda) {
-      return fmt::format("{} GPU{} ({})", ranks, ranks == 1 ? "" : "s", selected_gpu().name);
+      const std::string gpus = gpus_are_shared() && ranks > 1 ? fmt::format("{} ranks on shared GPUs", ranks)
+                                                              : fmt::format("{} GPU{}", ranks, ranks == 1 ? "" : "s");
+      return fmt::format("{} ({})", gpus, selected_gpu().name);
     }
   }
   return fmt::format("{} rank{} x {} thread{}", ranks, ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s");
