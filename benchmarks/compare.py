@@ -27,12 +27,13 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTORCH = str(ROOT / "benchmarks" / "pytorch" / "train_step.py")
 IMAGE_MODELS = ("lenet", "vgg11", "vgg13", "vgg16", "vgg19")
-MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs")
+# graph: the whole step captured by hand; reduce-overhead captures forward and backward.
+MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs", "eager-graph", "default-graph")
 # What the options leave open, by device. Steps are for mlp and lenet, and for larger models.
 DEFAULTS = {
     "cpu": {"models": ["mlp", "lenet"], "modes": ["eager", "default"], "alternations": 5, "warmup": (100, 2),
             "steps": (500, 5), "trials": 2, "run_timeout": 600},
-    "cuda": {"models": ["vgg16"], "modes": list(MODES[1:]), "alternations": 3, "warmup": (40, 40),
+    "cuda": {"models": ["vgg16"], "modes": ["default", "reduce-overhead", "eager-graph", "default-graph"], "alternations": 3, "warmup": (40, 40),
              "steps": (5000, 100), "trials": 1, "run_timeout": 150},
 }  # fmt: skip
 # Variables that would change threads or libraries of one side, or make a rank of a process that is none.
@@ -78,7 +79,11 @@ def settings_of(model, options):
     channels_last = [["--channels-last"]] if model in IMAGE_MODELS else []
     layouts = channels_last if on_gpu and channels_last else [[], *channels_last]
     optimizers = ["fused"] if on_gpu else ["foreach", "fused"]
-    modes = [[] if mode == "eager" else ["--compile", mode] for mode in options.modes]
+    modes = []
+    for mode in options.modes:
+        compiled = mode.removesuffix("-graph")
+        modes.append([*([] if compiled == "eager" else ["--compile", compiled]),
+                      *(["--graph"] if mode.endswith("-graph") else [])])  # fmt: skip
     return [[*mode, *layout, "--optimizer", optimizer]
             for mode, layout, optimizer in itertools.product(modes, layouts, optimizers)]  # fmt: skip
 
@@ -217,7 +222,7 @@ def parse_options():
     parser.add_argument("--graph", choices=["on", "off"], default="on", help="of Lockstep, on GPUs")
     parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--modes", nargs="+", choices=MODES,
-                        help="of torch.compile that are tried (default: eager and default, on GPUs all but eager)")  # fmt: skip
+                        help="of torch.compile that are tried (default: eager and default, on GPUs those with and without graphs)")  # fmt: skip
     parser.add_argument("--alternations", type=int, help="default: 5, on GPUs 3")
     parser.add_argument("--warmup", type=int, help="steps before each run (default: 100, for vgg 2; on GPUs 40)")
     parser.add_argument("--steps", type=int, help="timed steps of a run (default: 500, for vgg 5; on GPUs 5000 and 100)")
