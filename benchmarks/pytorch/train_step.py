@@ -113,6 +113,8 @@ def captured(step):
         graph.replay()
         return loss
 
+    replay.step = step  # which holds the memory that the graph works in
+
     return replay
 
 
