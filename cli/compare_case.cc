@@ -147,12 +147,20 @@ double CompareCase::samples_per_s(double step_ms) const {
 }
 
 std::string CompareCase::conclusion() const {
-  return lockstep::conclusion(comparison_, setup_.links[0], setup_.links[1], arms_[1].predicted.communication_ms);
+  return lockstep::conclusion(comparison_, setup_.links,
+                              {arms_[0].predicted.communication_ms, arms_[1].predicted.communication_ms});
+}
+
+bool CompareCase::is_proven_enough() const {
+  return !communicates() || std::all_of(arms_.begin(), arms_.end(), [&](const CompareArm& arm) {
+    const std::string proof = arm.proof();
+    return proof != "contradicted" && (proof != "unproven" || !setup_.require_proof);
+  });
 }
 
 Json CompareCase::arm_json(std::size_t i) const {
   const CompareArm& arm = arms_[i];
-  const ArmSummary& summary = i == 0 ? comparison_.fast : comparison_.slow;
+  const ArmSummary& summary = comparison_.arms[i];
   const double communication = arm.predicted.communication_ms;
   Json json = {{"link", setup_.links[i]},
                {"path", setup_.emulated ? std::string(published_link(setup_.links[i]).path)

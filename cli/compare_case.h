@@ -71,6 +71,8 @@ class CompareCase {
   const Comparison& comparison() const { return comparison_; }
   double predicted_speedup() const { return arms_[1].predicted.step_ms / arms_[0].predicted.step_ms; }
   std::string conclusion() const;
+  // No arm is contradicted, nor unproven where a proof is required.
+  bool is_proven_enough() const;
   nlohmann::ordered_json to_json() const;
 
  private:

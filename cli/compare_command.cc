@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "cli/compare_case.h"
 #include "cli/compare_report.h"
 #include "cli/emulation.h"
+#include "cli/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/list_option.h"
@@ -131,6 +133,9 @@ void check(const CompareArguments& arguments) {
   expect(arguments.steps.value_or(1) >= 1 && arguments.warmup.value_or(1) >= 1,
          "--steps, --warmup: expected at least 1, got {} and {}", arguments.steps.value_or(1),
          arguments.warmup.value_or(1));
+  expect(!arguments.require_proof || arguments.emulation.emulate.empty(),
+         "--require-proof: expected real links, got --emulate {}, which carries nothing that could be proven",
+         arguments.emulation.emulate);
   if (!arguments.sweep.empty()) expect_known("--sweep", arguments.sweep, {"batch"});
   if (!arguments.report.empty()) check_report_file("--report", arguments.report);
   expect(!arguments.model.empty() || arguments.sweep.empty(), "--sweep {}: expected a MODEL", arguments.sweep);
@@ -227,12 +232,14 @@ void measure_links(const CompareSetup& setup, std::optional<double> slow_motion,
     compared.measure_alone(scratch);
   }
   LinkModels models(setup, scratch);
+  const double factor = slow_motion.value_or(std::accumulate(
+      cases.begin(), cases.end(), 1.0,
+      [](double most, const CompareCase& compared) { return std::max(most, compared.fitting_slow_motion()); }));
   for (CompareCase& compared : cases) {
     if (!compared.communicates()) continue;
-    const LinkModels::Model& fast = models.of(setup.links[0], compared.ranks());
-    const LinkModels::Model& slow = models.of(setup.links[1], compared.ranks());
-    compared.predict({fast.model, slow.model}, {fast.sweep, slow.sweep},
-                     slow_motion.value_or(compared.fitting_slow_motion()));
+    const LinkModels::Model& first = models.of(setup.links[0], compared.ranks());
+    const LinkModels::Model& second = models.of(setup.links[1], compared.ranks());
+    compared.predict({first.model, second.model}, {first.sweep, second.sweep}, factor);
   }
 }
 
@@ -285,7 +292,9 @@ int compare(const CompareArguments& arguments) {
     write_json_file("--report", std::filesystem::path(arguments.report).replace_extension(".json"), json);
     write_report("--report", arguments.report, make_report(json, "compare"));
   }
-  return 0;
+  const bool sufficient =
+      std::all_of(cases.begin(), cases.end(), [&](const CompareCase& compared) { return compared.is_proven_enough(); });
+  return sufficient ? 0 : kContradicted;
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ std::string report(const CompareCase& compared) {
                       "samples/s", "exposed ms", "hidden", "predicted ms", "proof");
   for (std::size_t i = 0; i < 2; ++i) {
     const CompareArm& arm = compared.arms()[i];
-    const ArmSummary& summary = i == 0 ? result.fast : result.slow;
+    const ArmSummary& summary = result.arms[i];
     const double hidden = std::clamp(1 - summary.exposed_ms / arm.predicted.communication_ms, 0.0, 1.0);
     text += fmt::format("  {:<10} {:>26} {:>11.0f} {:>11.2f} {:>5.0f} % {:>12.2f}  {}\n", compared.setup().links[i],
                         with_interval(summary.step_ms), compared.samples_per_s(summary.step_ms.value),
@@ -78,11 +78,11 @@ std::string summary(const std::vector<CompareCase>& cases) {
   for (const CompareCase& compared : cases) {
     text += fmt::format("{:<10} {:>6} {:>6} ", compared.model(), compared.ranks(), compared.batch_per_rank());
     const Comparison& result = compared.comparison();
-    text +=
-        compared.communicates()
-            ? fmt::format("{:>12.2f} {:>14.2f} {:>14.2f} {:>22} {:>7.2f}\n", result.alone_ms, result.fast.step_ms.value,
-                          result.slow.step_ms.value, with_interval(result.speedup), result.bound)
-            : fmt::format("{:>12.2f} {:>14} {:>14} {:>22} {:>7}\n", compared.alone_ms(), "-", "-", "-", "-");
+    text += compared.communicates()
+                ? fmt::format("{:>12.2f} {:>14.2f} {:>14.2f} {:>22} {:>7.2f}\n", result.alone_ms,
+                              result.arms[0].step_ms.value, result.arms[1].step_ms.value, with_interval(result.speedup),
+                              result.bound)
+                : fmt::format("{:>12.2f} {:>14} {:>14} {:>22} {:>7}\n", compared.alone_ms(), "-", "-", "-", "-");
   }
   return text;
 }

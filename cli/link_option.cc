@@ -5,17 +5,26 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "cli/nccl_log_files.h"
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
+#include "framework/distributed/environment.h"
 #include "framework/interconnect/link_probe.h"
 #include "framework/interconnect/topology.h"
 
 namespace lockstep::cli {
 namespace {
+
+// This rank's, from before its first communicator to the end of the probe.
+std::optional<NcclLogFiles>& own_nccl_log() {
+  static std::optional<NcclLogFiles> log;
+  return log;
+}
 
 // Null where the ranks are on CPUs. Collective.
 std::unique_ptr<LinkCounters> counters_of_own_gpu(ProcessGroup& group, bool pcie) {
@@ -36,7 +45,9 @@ LinkProof probe(LinkMode mode, World& world) {
   if (!world.environment().single_host()) return unproven("the ranks are on several hosts");
   const auto counters = counters_of_own_gpu(world.group(), /*pcie=*/true);
   if (!counters) return unproven("the ranks are on CPUs, whose bytes take no link between GPUs");
-  LinkProof proof = probe_link(mode, world.group(), *counters);
+  LinkProof proof =
+      probe_link(mode, world.group(), *counters,
+                 {.nccl_avoids_nvlink = [] { return own_nccl_log() && own_nccl_log()->read().avoids_nvlink(); }});
   if (proof.verdict == Verdict::contradicted && mode == LinkMode::nvlink) {
     const std::string unlinked = read_topology().unlinked_pairs();
     if (!unlinked.empty()) proof.reason += "; NVLink does not join GPUs " + unlinked;
@@ -57,7 +68,12 @@ nlohmann::ordered_json to_json(const ByteCount& count) {
 
 }  // namespace
 
-LinkPolicy switch_link(const LinkArguments& arguments) { return apply_link_mode(parse_link_mode(arguments.link)); }
+LinkPolicy switch_link(const LinkArguments& arguments) {
+  LinkPolicy policy = apply_link_mode(parse_link_mode(arguments.link));
+  const bool is_rank = detect_environment().launcher != Launcher::none;
+  if (kernels::kHasCuda && is_rank) own_nccl_log().emplace();
+  return policy;
+}
 
 void print_kept_settings(const LinkPolicy& policy) {
   for (const NcclSetting& variable : policy.variables) {
@@ -72,12 +88,11 @@ bool says_link(const LinkArguments& arguments) {
 }
 
 LinkWitness::LinkWitness(const LinkArguments& arguments, World& world)
-    : group_(world.group()), probe_(cli::probe(parse_link_mode(arguments.link), world)) {
-  expect_no_contradiction(probe_);
-  if (probe_.verdict == Verdict::unproven && arguments.require_proof) {
-    throw LinkContradiction(
-        fmt::format("--link {}: unproven, and --require-proof is given: {}", arguments.link, probe_.reason));
-  }
+    : group_(world.group()),
+      required_(arguments.require_proof),
+      probe_(cli::probe(parse_link_mode(arguments.link), world)) {
+  own_nccl_log().reset();
+  expect_proof(probe_);
   // Only a proven probe leaves something to be seen in the training: NVLink alone, since PCIe would need a thread.
   if (probe_.verdict == Verdict::proven) counters_ = counters_of_own_gpu(group_, /*pcie=*/false);
 }
@@ -91,10 +106,15 @@ LinkProof LinkWitness::end(double wire_bytes) {
   return judge_training(probe_, wire_bytes, gather_traffic(group_, counters_->stop()));
 }
 
-void expect_no_contradiction(const LinkProof& proof) {
-  if (proof.verdict != Verdict::contradicted) return;
-  throw LinkContradiction(
-      fmt::format("--link {}: contradicted: {}; see lockstep topology", link_mode_name(proof.mode), proof.reason));
+void LinkWitness::expect_proof(const LinkProof& proof) const {
+  const bool contradicted = proof.verdict == Verdict::contradicted;
+  if (!contradicted && (proof.verdict == Verdict::proven || !required_)) return;
+  // Once a rank fails the launcher ends the others, which may be writing their report.
+  group_.barrier("link proof").wait();
+  context().synchronize();
+  throw LinkContradiction(fmt::format("--link {}: {}: {}", link_mode_name(proof.mode),
+                                      contradicted ? "contradicted" : "unproven, and --require-proof is given",
+                                      proof.reason + (contradicted ? "; see lockstep topology" : "")));
 }
 
 std::string describe(const LinkPolicy& policy, const LinkProof& proof) {

@@ -42,15 +42,15 @@ class LinkWitness {
   // Around a training. Collective; wire_bytes: see judge_training. It judges only: what was trained is reported first.
   void begin();
   LinkProof end(double wire_bytes);
+  // Collective, after that report: throws as the constructor does.
+  void expect_proof(const LinkProof& proof) const;
 
  private:
   ProcessGroup& group_;
+  bool required_;
   std::unique_ptr<LinkCounters> counters_;  // null where there is nothing to count
   LinkProof probe_;
 };
-
-// Throws LinkContradiction where `proof` contradicts the mode.
-void expect_no_contradiction(const LinkProof& proof);
 
 // "link pcie (staged through ...), NVLS off: proven: rank 0: NVLink carried ..."
 std::string describe(const LinkPolicy& policy, const LinkProof& proof);

@@ -79,6 +79,11 @@ class Measurement {
     return json_;
   }
 
+  // Once the figures are written: see LinkWitness.
+  void expect_proof() const {
+    if (training_) witness_.expect_proof(*training_);
+  }
+
  private:
   std::vector<CostModel> links() const {
     std::vector<CostModel> models;
@@ -130,7 +135,8 @@ class Measurement {
           time_steps(*training.step, training.workload.batch(), world_.group(), count);
       if (!left_out) {
         const auto bytes = static_cast<double>((count.warmup + count.timed) * training.step->reduced_bytes());
-        json_["training"] = to_json(witness_.end(all_reduce_wire_bytes(bytes, world_.size())));
+        training_ = witness_.end(all_reduce_wire_bytes(bytes, world_.size()));
+        json_["training"] = to_json(*training_);
       }
       json_["buckets"] = nlohmann::ordered_json::array();
       for (const Bucket& bucket : training.step->arena().buckets()) {
@@ -150,6 +156,7 @@ class Measurement {
   const MeasureArguments& arguments_;
   World& world_;
   LinkWitness witness_;
+  std::optional<LinkProof> training_;
   nlohmann::ordered_json json_;
 };
 
@@ -203,10 +210,13 @@ std::function<int(char** argv)> add_measure_command(CLI::App& app) {
     context.random.seed = arguments->workload.seed;
     World world(placement.environment, {.timeout = kRankDeadline});
     world.run([&] {
-      const nlohmann::ordered_json figures = Measurement(*arguments, policy, world).run();
-      if (world.rank() != 0) return;
-      print(*arguments, figures);
-      if (!arguments->json.empty()) write_json_file("--json", arguments->json, figures);
+      Measurement measurement(*arguments, policy, world);
+      const nlohmann::ordered_json figures = measurement.run();
+      if (world.rank() == 0) {
+        print(*arguments, figures);
+        if (!arguments->json.empty()) write_json_file("--json", arguments->json, figures);
+      }
+      measurement.expect_proof();
     });
     return 0;
   };

@@ -300,7 +300,7 @@ void train_as(const TrainArguments& arguments, const DataSources& data, const Li
       fmt::print("test accuracy {:.4f}, loss {:.4f} ({} samples)\n", result->accuracy, result->loss, result->samples);
     fmt::print("run directory {}\n", options.run_dir.string());
   }
-  expect_no_contradiction(proof);
+  witness.expect_proof(proof);
 }
 
 void preflight(const TrainArguments& arguments, const DataSources& data, int ranks) {

@@ -6,11 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,10 +16,9 @@
 #include "cli/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
-#include "cli/scratch_directory.h"
+#include "cli/nccl_log_files.h"
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"
-#include "framework/interconnect/nccl_log.h"
 #include "framework/interconnect/visible_gpus.h"
 
 namespace lockstep::cli {
@@ -50,7 +46,7 @@ class ProgramCounters {
 
   // From here to ended() the program's processes may be on the GPUs.
   void started() { running_ = true; }
-  std::vector<LinkTraffic> ended() {
+  std::vector<LinkTraffic> ended(bool nccl_avoids_nvlink) {
     // The driver may need a moment to see that they are gone.
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (any_own_process() && std::chrono::steady_clock::now() < limit) {
@@ -61,6 +57,7 @@ class ProgramCounters {
     for (std::size_t i = 0; i < counters_.size(); ++i) {
       traffic.push_back(counters_[i]->stop());
       traffic.back().gpu = fmt::format("GPU {}", gpus_[i]);
+      traffic.back().nccl_avoids_nvlink = nccl_avoids_nvlink;
     }
     return traffic;
   }
@@ -86,39 +83,9 @@ class ProgramCounters {
   std::vector<std::unique_ptr<LinkCounters>> counters_;
 };
 
-// Makes NCCL write its log to files of ours, unless the user has it logged already.
-class LogFiles {
- public:
-  LogFiles() {
-    const NcclSettings settings = NcclSettings::of_process();
-    if (settings.find("NCCL_DEBUG") || settings.find("NCCL_DEBUG_FILE")) return;
-    try {
-      folder_.emplace();
-    } catch (const Error&) {
-      return;  // then there is no log
-    }
-    ::setenv("NCCL_DEBUG", "INFO", 1);
-    ::setenv("NCCL_DEBUG_FILE", folder_->file("%h.%p").c_str(), 1);
-  }
-
-  NcclLog read() const {
-    NcclLog log;
-    std::error_code ignored;
-    if (!folder_) return log;
-    for (const auto& file : std::filesystem::directory_iterator(folder_->path(), ignored)) {
-      std::ifstream stream(file.path());
-      log.read(stream);
-    }
-    return log;
-  }
-
- private:
-  std::optional<ScratchDirectory> folder_;
-};
-
 int run(const WithLinkArguments& arguments) {
   const LinkPolicy policy = switch_link(arguments.link);
-  const LogFiles logs;
+  const NcclLogFiles logs;
   ProgramCounters counters;
   const auto begin = std::chrono::steady_clock::now();
   SupervisedProcess process(arguments.command);
@@ -126,7 +93,7 @@ int run(const WithLinkArguments& arguments) {
   const int code = process.wait();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const NcclLog log = logs.read();
-  LinkProof proof = judge_program(policy.mode, counters.ended(), log.avoids_nvlink());
+  LinkProof proof = judge_program(policy.mode, counters.ended(log.avoids_nvlink()));
   if (proof.gpus.empty() && !counters.why_none().empty()) proof.reason = counters.why_none();
   if (const std::string doubt = contradiction(policy, log); !doubt.empty() && proof.verdict == Verdict::proven) {
     proof.verdict = Verdict::unproven;

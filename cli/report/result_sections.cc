@@ -32,9 +32,10 @@ std::string percent(const std::optional<double>& share) {
 const ModelledStep* pcie_peer(const CaseFigures& figures, const Topology& topology) {
   int generation = topology.gpus.empty() ? 0 : topology.gpus.front().pcie_most.generation;
   if (figures.emulated) {
-    const std::string& slow = figures.arms[1].link;
-    const std::size_t digit = slow.find_first_of("0123456789");
-    generation = digit == std::string::npos ? 0 : slow[digit] - '0';
+    generation = 0;
+    for (const ArmFigures& arm : figures.arms) {
+      if (arm.link.starts_with("pcie") && arm.link.size() > 4) generation = arm.link[4] - '0';
+    }
   }
   const std::string name = fmt::format("pcie{}-p2p", generation);
   const auto found = std::find_if(figures.modelled.begin(), figures.modelled.end(),

@@ -1,6 +1,7 @@
 // What a faster link was worth to a training, from repeated runs on both.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 
@@ -22,18 +23,21 @@ struct ArmSummary {
 ArmSummary summarize(std::span<const ArmRun> runs);
 
 struct Comparison {
-  ArmSummary fast, slow;
+  std::array<ArmSummary, 2> arms;
   double alone_ms = 0.0;  // C: the median step without communication, of both arms
-  Estimate speedup;       // how many times longer the step is on the slow link, paired run by run
-  double bound = 1.0;     // 1 + E / C: what an infinitely fast link would gain
+  Estimate speedup;       // how many times longer the step is in the second arm, paired run by run
+  double bound = 1.0;     // 1 + E / C with E of the slower arm: what an infinitely fast link would gain over it
+
+  // The arm with the longer step.
+  std::size_t slower() const { return speedup.value < 1 ? 0 : 1; }
 };
 
 // Runs of the same index were made one after the other. Throws std::invalid_argument where the numbers of runs differ.
-Comparison compare_arms(std::span<const ArmRun> fast, std::span<const ArmRun> slow);
+Comparison compare_arms(std::span<const ArmRun> first, std::span<const ArmRun> second);
 
-// One plain sentence, such as "compute-bound: ...". The names are the links', `communication_ms` the time of all
-// all-reduces of a step on the slow link.
-std::string conclusion(const Comparison& comparison, const std::string& fast, const std::string& slow,
-                       double communication_ms);
+// One plain sentence, such as "compute-bound: ...", whichever arm is the slower one. Of each: the link's name, and the
+// time of all all-reduces of a step.
+std::string conclusion(const Comparison& comparison, const std::array<std::string, 2>& links,
+                       const std::array<double, 2>& communication_ms);
 
 }  // namespace lockstep

@@ -74,6 +74,12 @@ class NvlinkCounter {
   Source source_;
 };
 
+// In one direction.
+double most_pcie_bytes_per_s(const Nvml& nvml, int gpu) {
+  const PcieLink link{nvml.max_pcie_generation(gpu).value_or(0), nvml.max_pcie_width(gpu).value_or(0)};
+  return link.peak_gb_s() > 0 ? link.peak_gb_s() * 1e9 : kMostPcieBytesPerSecond;
+}
+
 // The PCIe bytes of both directions, as far as they were sampled.
 class PcieCounters {
  public:
@@ -90,15 +96,10 @@ class PcieCounters {
   ByteCount received() const { return received_.total(); }
 
  private:
-  static double most_bytes_per_s(const Nvml& nvml, int gpu) {
-    const PcieLink link{nvml.max_pcie_generation(gpu).value_or(0), nvml.max_pcie_width(gpu).value_or(0)};
-    return link.peak_gb_s() > 0 ? link.peak_gb_s() * 1e9 : kMostPcieBytesPerSecond;
-  }
-
   const Nvml& nvml_;
   int gpu_;
-  UnwrappedCounter sent_{most_bytes_per_s(nvml_, gpu_)};
-  UnwrappedCounter received_{most_bytes_per_s(nvml_, gpu_)};
+  UnwrappedCounter sent_{most_pcie_bytes_per_s(nvml_, gpu_)};
+  UnwrappedCounter received_{most_pcie_bytes_per_s(nvml_, gpu_)};
 };
 
 // Calls `look` every `period` from a thread, and, with true, at once and at the end.
@@ -149,6 +150,7 @@ class NvmlLinkCounters final : public LinkCounters {
     disturbance_.clear();
     pcie_.reset();
     if (options_.pcie) pcie_.emplace(*nvml_, gpu_);
+    started_at_ = Clock::now();
     watch_.emplace(options_.pcie ? kPciePeriod : kLookPeriod, [this](bool at_edge) { look(at_edge); });
     sent_before_ = sent_.sum();
     received_before_ = received_.sum();
@@ -163,6 +165,8 @@ class NvmlLinkCounters final : public LinkCounters {
     watch_.reset();
     traffic.pcie_sent = pcie_ ? pcie_->sent() : unreadable("not counted");
     traffic.pcie_received = pcie_ ? pcie_->received() : unreadable("not counted");
+    const double seconds = std::chrono::duration<double>(Clock::now() - started_at_).count();
+    traffic.pcie_most_bytes = 2 * seconds * most_pcie_bytes_per_s(*nvml_, gpu_);
     traffic.disturbance = disturbance_;
     return traffic;
   }
@@ -199,6 +203,7 @@ class NvmlLinkCounters final : public LinkCounters {
   bool active_ = true;
   std::optional<PcieCounters> pcie_;
   std::string disturbance_;
+  Clock::time_point started_at_;
   Clock::time_point next_look_;  // for other users
   std::optional<Watch> watch_;
 };

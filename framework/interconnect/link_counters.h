@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -19,8 +20,12 @@ struct LinkTraffic {
   std::string gpu;                         // whose, in a verdict's reason: "rank 1"
   ByteCount nvlink_sent, nvlink_received;  // payload
   ByteCount pcie_sent, pcie_received;
+  // The most that PCIe can have carried meanwhile, in and out together.
+  double pcie_most_bytes = std::numeric_limits<double>::infinity();
   bool nvlink_active = true;  // false only where the driver says that no NVLink of this GPU is up
   std::string disturbance;    // "process 4711 is on the GPU too"; empty where there was none
+  // NCCL's own log shows whose connections these are, and that none of them can take NVLink.
+  bool nccl_avoids_nvlink = false;
 };
 
 // Of one GPU. From start() to stop() a thread looks for other users, and follows counters that wrap.

@@ -22,7 +22,8 @@ constexpr std::size_t kTextBytes = 160;
 struct Report {
   std::array<std::uint64_t, 4> bytes;
   std::array<std::uint8_t, 4> known;
-  std::uint8_t nvlink_active;
+  std::uint8_t nvlink_active, nccl_avoids_nvlink;
+  double pcie_most_bytes;
   std::array<char, kTextBytes> texts[5];
 };
 
@@ -67,6 +68,8 @@ std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& 
     put_text(mine.texts[i], counts[i]->why_not);
   }
   mine.nvlink_active = traffic.nvlink_active ? 1 : 0;
+  mine.nccl_avoids_nvlink = traffic.nccl_avoids_nvlink ? 1 : 0;
+  mine.pcie_most_bytes = traffic.pcie_most_bytes;
   put_text(mine.texts[4], traffic.disturbance);
 
   const std::vector<Report> reports = gather(group, mine);
@@ -82,6 +85,8 @@ std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& 
     }
     theirs.gpu = fmt::format("rank {}", rank);
     theirs.nvlink_active = report.nvlink_active != 0;
+    theirs.nccl_avoids_nvlink = report.nccl_avoids_nvlink != 0;
+    theirs.pcie_most_bytes = report.pcie_most_bytes;
     theirs.disturbance = report.texts[4].data();
   }
   return result;
@@ -102,7 +107,9 @@ LinkProof probe_link(LinkMode mode, ProcessGroup& group, LinkCounters& counters,
     for (int i = 0; i < options.repeats; ++i) reduce();
     meet(group);
   }
-  const std::vector<LinkTraffic> ranks = gather_traffic(group, counters.stop());
+  LinkTraffic mine = counters.stop();
+  mine.nccl_avoids_nvlink = options.nccl_avoids_nvlink && options.nccl_avoids_nvlink();
+  const std::vector<LinkTraffic> ranks = gather_traffic(group, mine);
   allocator.trim(pool);
   const char* nvls = std::getenv("NCCL_NVLS_ENABLE");
   const double wire_bytes = options.repeats * all_reduce_wire_bytes(static_cast<double>(options.bytes), group.size());

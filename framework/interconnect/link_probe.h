@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "framework/distributed/process_group.h"
 #include "framework/interconnect/link_proof.h"
@@ -11,6 +12,8 @@ namespace lockstep {
 struct ProbeOptions {
   std::int64_t bytes = std::int64_t{256} << 20;  // of one all-reduce
   int repeats = 4;
+  // Whether NCCL's own log shows this rank's connections, none of which can take NVLink. Asked once they are made.
+  std::function<bool()> nccl_avoids_nvlink;
 };
 
 // Collective, in the current context: reduces `repeats` buffers of `bytes` (f32) over the group after one to warm up,

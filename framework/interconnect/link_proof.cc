@@ -38,23 +38,25 @@ double pcie_share(const LinkTraffic& gpu, double bytes) {
   return extremes(number(gpu.pcie_sent), number(gpu.pcie_received)).low / bytes;
 }
 
-std::string shown(const char* link, const ByteCount& sent, const ByteCount& received, double bytes) {
-  return fmt::format("{} carried {} out and {} in of {}", link, gigabytes(number(sent)), gigabytes(number(received)),
-                     gigabytes(bytes));
+std::string shown(const ByteCount& sent, const ByteCount& received) {
+  if (const ByteCount& count = sent ? received : sent; !count) return fmt::format("unknown bytes ({})", count.why_not);
+  return fmt::format("{} out and {} in", gigabytes(number(sent)), gigabytes(number(received)));
+}
+
+std::string shown(const LinkTraffic& gpu, double bytes) {
+  return fmt::format("NVLink carried {} of {}, PCIe {}", shown(gpu.nvlink_sent, gpu.nvlink_received), gigabytes(bytes),
+                     shown(gpu.pcie_sent, gpu.pcie_received));
 }
 
 Judgement judge_nvlink(const LinkTraffic& gpu, double bytes, bool nvls) {
   if (!gpu.nvlink_active) return {Verdict::contradicted, "the GPU has no active NVLink"};
   const auto [low, high] = extremes(number(gpu.nvlink_sent) / bytes, number(gpu.nvlink_received) / bytes);
-  const std::string seen = shown("NVLink", gpu.nvlink_sent, gpu.nvlink_received, bytes);
+  const std::string seen = shown(gpu, bytes);
   const bool in_range = low >= 1 - kWithin && high <= 1 + kWithin;
   const double pcie = pcie_share(gpu, bytes);
-  if (in_range && pcie >= kMuch) {
-    return {Verdict::contradicted, shown("PCIe", gpu.pcie_sent, gpu.pcie_received, bytes) + ", beside NVLink"};
-  }
-  if (in_range) return {Verdict::proven, seen};
-  if (high == 0 && pcie < kMuch) {
-    return {Verdict::unproven, "the NVLink counters stand still, and PCIe did not carry the bytes either"};
+  if (in_range) return {pcie >= kMuch ? Verdict::contradicted : Verdict::proven, seen};
+  if (high == 0 && pcie < kMuch && !gpu.nccl_avoids_nvlink) {
+    return {Verdict::unproven, seen + ": the NVLink counters stand still, and nothing shows that it was another link"};
   }
   if (nvls && low > kNothing) return {Verdict::unproven, seen + ": NVLS sends other amounts than a ring"};
   if (low < 1 - kWithin) return {Verdict::contradicted, seen};
@@ -64,14 +66,10 @@ Judgement judge_nvlink(const LinkTraffic& gpu, double bytes, bool nvls) {
 Judgement judge_no_nvlink(const LinkTraffic& gpu, double bytes) {
   if (!gpu.nvlink_active) return {Verdict::proven, "the GPU has no active NVLink"};
   const double nvlink = extremes(number(gpu.nvlink_sent), number(gpu.nvlink_received)).high;
-  std::string seen = shown("NVLink", gpu.nvlink_sent, gpu.nvlink_received, bytes);
-  if (nvlink > kNothing * bytes) return {Verdict::contradicted, seen};
+  const std::string seen = shown(gpu, bytes);
   const double pcie = pcie_share(gpu, bytes);
-  const ByteCount& count = gpu.pcie_sent ? gpu.pcie_received : gpu.pcie_sent;
-  seen +=
-      count ? ", " + shown("PCIe", gpu.pcie_sent, gpu.pcie_received, bytes) : ", PCIe is not known: " + count.why_not;
-  if (pcie > 0 && pcie < kMuch) return {Verdict::contradicted, seen};
-  if (nvlink == 0 && pcie < kAll) {
+  if (nvlink > kNothing * bytes || (pcie > 0 && pcie < kMuch)) return {Verdict::contradicted, seen};
+  if (nvlink == 0 && pcie < kAll && !gpu.nccl_avoids_nvlink) {
     return {Verdict::unproven, seen + ": nothing shows that the NVLink counters would have moved"};
   }
   return {Verdict::proven, seen};
@@ -111,9 +109,11 @@ LinkProof proof_of(LinkMode mode, double bytes, std::vector<LinkTraffic> gpus, J
 }
 
 struct Sums {
-  double nvlink_sent = 0, nvlink_received = 0, pcie = 0;
+  double nvlink_sent = 0, nvlink_received = 0;
+  double pcie = 0;  // where it cannot be read, the most that it can have been
   bool pcie_known = true;
   bool nvlink_active = false;
+  bool nccl_avoids_nvlink = true;
 
   double nvlink() const { return nvlink_sent + nvlink_received; }
 };
@@ -122,8 +122,10 @@ Sums sum_up(const std::vector<LinkTraffic>& gpus) {
   for (const LinkTraffic& gpu : gpus) {
     sums.nvlink_sent += number(gpu.nvlink_sent);
     sums.nvlink_received += number(gpu.nvlink_received);
-    sums.pcie += number(gpu.pcie_sent) + number(gpu.pcie_received);
-    sums.pcie_known = sums.pcie_known && gpu.pcie_sent && gpu.pcie_received;
+    const bool pcie_known = gpu.pcie_sent && gpu.pcie_received;
+    sums.pcie += pcie_known ? number(gpu.pcie_sent) + number(gpu.pcie_received) : gpu.pcie_most_bytes;
+    sums.pcie_known = sums.pcie_known && pcie_known;
+    sums.nccl_avoids_nvlink = sums.nccl_avoids_nvlink && gpu.nccl_avoids_nvlink;
     sums.nvlink_active = sums.nvlink_active || gpu.nvlink_active;
   }
   return sums;
@@ -179,7 +181,7 @@ LinkProof judge_training(const LinkProof& probe, double wire_bytes, std::vector<
   return decide(Verdict::proven, seen);
 }
 
-LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus, bool nccl_avoids_nvlink) {
+LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus) {
   const Sums sums = sum_up(gpus);
   const double all = sums.nvlink() + sums.pcie;
   const auto decide = [&](Verdict verdict, std::string reason, bool over_nvlink = false) {
@@ -191,21 +193,26 @@ LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus, bool nccl_
   if (!sums.nvlink_active) {
     return decide(wants_nvlink ? Verdict::contradicted : Verdict::proven, "no GPU here has an active NVLink");
   }
-  const std::string nvlink_seen = fmt::format("NVLink carried {}", gigabytes(sums.nvlink()));
-  if (!sums.pcie_known) return decide(Verdict::unproven, nvlink_seen + ", and what PCIe carried cannot be read");
-  const std::string seen = fmt::format("{}, PCIe {}, over all GPUs, in and out", nvlink_seen, gigabytes(sums.pcie));
+  const std::string seen =
+      fmt::format("NVLink carried {}, PCIe {}{}, over all GPUs, in and out", gigabytes(sums.nvlink()),
+                  sums.pcie_known ? "" : "at most ", gigabytes(sums.pcie));
   if (all < kLeastTraining) return decide(Verdict::unproven, seen + ": too little to tell");
   if (sums.nvlink() > kNothing * all) {
     if (mode == LinkMode::pcie || mode == LinkMode::net) return decide(Verdict::contradicted, seen);
     if (sums.nvlink() > sums.pcie) return decide(Verdict::proven, seen, true);
     return decide(Verdict::unproven, seen + ": PCIe also carries what the program reads");
   }
-  if (wants_nvlink) return decide(Verdict::contradicted, seen);
-  if (sums.nvlink() == 0 && !nccl_avoids_nvlink) {
-    return decide(Verdict::unproven, seen + ": nothing shows that the NVLink counters would have moved");
-  }
+  if (!sums.pcie_known) return decide(Verdict::unproven, seen + ": what PCIe carried cannot be read");
   if (sums.nvlink() > kMostStray) {
     return decide(Verdict::unproven, seen + ": it may be all that the GPUs sent each other");
+  }
+  if (wants_nvlink) {
+    return decide(sums.nccl_avoids_nvlink ? Verdict::contradicted : Verdict::unproven,
+                  seen + (sums.nccl_avoids_nvlink ? ", and by its log NCCL avoids NVLink"
+                                                  : ": PCIe also carries what the program reads"));
+  }
+  if (sums.nvlink() == 0 && !sums.nccl_avoids_nvlink) {
+    return decide(Verdict::unproven, seen + ": nothing shows that the NVLink counters would have moved");
   }
   return decide(Verdict::proven, seen);
 }

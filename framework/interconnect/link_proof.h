@@ -28,11 +28,11 @@ struct LinkProof {
 double all_reduce_wire_bytes(double bytes, int ranks);
 
 // For all-reduces of large buffers and nothing else between the readings. nvlink: each GPU's NVLink bytes are within 2
-// % of `wire_bytes`. pcie, net: at most 1 %. The bytes of PCIe contradict where they tell another story (half of
-// `wire_bytes` is the bound); nine tenths of them vouch for an NVLink counter that stands still, as it could be one
-// that never moves. automatic is never contradicted. Unproven: another process on a GPU, a counter that cannot be read,
-// went back or counted more than there was; with `nvls` (multicast, which sends fewer bytes than a ring) also one that
-// counted less.
+// % of `wire_bytes`. pcie, net: at most 1 %; a counter that stands still could be one that never moves, and takes
+// NCCL's own word (LinkTraffic::nccl_avoids_nvlink) or nine tenths of the bytes seen on PCIe besides. The bytes of PCIe
+// contradict where they tell another story (half of `wire_bytes` is the bound). automatic is never contradicted.
+// Unproven: another process on a GPU, a counter that cannot be read, went back or counted more than there was; with
+// `nvls` (multicast, which sends fewer bytes than a ring) also one that counted less.
 LinkProof judge_probe(LinkMode mode, double wire_bytes, std::vector<LinkTraffic> ranks, bool nvls = false);
 
 // For a training whose buckets make `wire_bytes` a rank, by NVLink counters alone, summed over the ranks. nvlink: 1.00
@@ -41,10 +41,11 @@ LinkProof judge_probe(LinkMode mode, double wire_bytes, std::vector<LinkTraffic>
 LinkProof judge_training(const LinkProof& probe, double wire_bytes, std::vector<LinkTraffic> ranks);
 
 // For a program of which nobody knows how many bytes it had to move, by the sums over the GPUs. pcie, net: contradicted
-// where NVLink carried more than 1 % of what NVLink and PCIe carried together; proven where that is also less than
-// 16 MiB. nvlink: proven where NVLink carried more than PCIe, contradicted where it carried at most 1 %. Unproven also
-// where it moved less than 64 MiB, and where the NVLink counters stand still: then NCCL's own word is needed,
-// nccl_avoids_nvlink.
-LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus, bool nccl_avoids_nvlink = false);
+// where NVLink carried more than 1 % of what NVLink and PCIe carried together (PCIe at most what its rate allows, where
+// it cannot be read); proven where it carried less, and less than 16 MiB. nvlink: proven where NVLink carried more than
+// PCIe; contradicted where it carried next to nothing and NCCL's own word is that it avoids it: PCIe also carries what
+// the program reads. Unproven also where it moved less than 64 MiB, and for pcie and net where the NVLink counters
+// stand still without NCCL's word (LinkTraffic::nccl_avoids_nvlink).
+LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus);
 
 }  // namespace lockstep

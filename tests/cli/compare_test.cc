@@ -91,6 +91,17 @@ TEST(Compare, ALinkAgainstItselfHoldsOne) {
   EXPECT_EQ(held, 2);
 }
 
+TEST(Compare, TheOrderOfTheLinksChangesNoConclusion) {
+  std::string out;
+  const json result = compare("mlp --emulate pcie3,nvlink4" + std::string(kShort), &out);
+  ASSERT_FALSE(result.is_null());
+  EXPECT_LT(result.at("speedup").at("high"), 1.0);
+  EXPECT_GT(result.at("speedup").at("bound").get<double>(), 1.2);
+  const std::string conclusion = result.at("conclusion");
+  EXPECT_TRUE(contains(conclusion, "of a step on pcie3")) << conclusion;
+  EXPECT_TRUE(contains(conclusion, "and nvlink4 makes it")) << conclusion;
+}
+
 // Whatever the figures are.
 constexpr const char* kQuick = " --slow-motion 20 --repeats 2 --steps 1 --warmup 1 ";
 
@@ -108,6 +119,16 @@ TEST(Compare, SweepsBatchesAndRanks) {
     EXPECT_GT(cases[i].at("alone_ms"), 0.0);
   }
   EXPECT_TRUE(contains(out, "one rank sends nothing")) << out;
+}
+
+TEST(Compare, AllCasesAreInTheSameSlowMotion) {
+  const json result =
+      compare("mlp --emulate nvlink4,pcie5 --sweep batch --repeats 2 --steps 1 --warmup 1 --batch-per-rank 64");
+  ASSERT_FALSE(result.is_null());
+  const json& cases = result.at("cases");
+  ASSERT_EQ(cases.size(), 5u);
+  EXPECT_GT(cases[0].at("slow_motion"), 1.0);
+  for (const json& one : cases) EXPECT_EQ(one.at("slow_motion"), cases[0].at("slow_motion"));
 }
 
 TEST(Compare, WithoutAModelComparesThree) {
@@ -149,6 +170,7 @@ TEST(Compare, WrongUsageIsOneLine) {
       {"mlp --links nvlink,pcie --emulate nvlink4,pcie5", "got both"},
       {"mlp --emulate nvlink4,pcie5 --device cuda", "expected CPU ranks"},
       {"mlp --emulate nvlink4,pcie5 --repeats 1", "--repeats"},
+      {"mlp --emulate nvlink4,pcie5 --require-proof", "--require-proof"},
       {"mlp --emulate nvlink4,pcie5 --ranks 1,x", "--ranks"},
       {"mlp --emulate nvlink4,pcie5 --sweep ranks", "expected batch"},
       {"--emulate nvlink4,pcie5 --sweep batch", "expected a MODEL"},

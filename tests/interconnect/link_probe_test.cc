@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr ProbeOptions kSmall{.bytes = 1 << 16, .repeats = 3};
+const ProbeOptions kSmall{.bytes = 1 << 16, .repeats = 3};
 
 // A driver's counters that grow by `nvlink` and `pcie` times what the probe's ring sends.
 class FakeCounters final : public LinkCounters {
@@ -65,6 +65,18 @@ TEST(LinkProbe, ProvesWhatTheCountersShow) {
     EXPECT_EQ(proof.verdict, Verdict::unproven);
     EXPECT_NE(proof.reason.find("rank 0: xxx"), std::string::npos) << proof.reason;
   });
+}
+
+TEST(LinkProbe, NcclsWordIsThatOfEveryRank) {
+  for (const bool everywhere : {true, false}) {
+    run_gloo_world(2, [&](ProcessGroup& group) {
+      FakeCounters silent(0.0, 0.0, 2);
+      ProbeOptions options = kSmall;
+      options.nccl_avoids_nvlink = [&] { return everywhere || group.rank() == 0; };
+      EXPECT_EQ(probe_link(LinkMode::net, group, silent, options).verdict,
+                everywhere ? Verdict::proven : Verdict::unproven);
+    });
+  }
 }
 
 TEST(LinkProbe, OneRankHasNoLink) {

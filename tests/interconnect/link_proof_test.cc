@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -15,6 +16,12 @@ namespace {
 constexpr double kWire = 4e9;
 
 ByteCount count(double bytes) { return {static_cast<std::uint64_t>(bytes), {}}; }
+
+// By NCCL's own log.
+LinkTraffic avoiding_nvlink(LinkTraffic traffic) {
+  traffic.nccl_avoids_nvlink = true;
+  return traffic;
+}
 
 // A GPU whose links carried these shares of kWire, out and in alike; below 0: that cannot be read.
 LinkTraffic gpu(double nvlink, double pcie) {
@@ -79,6 +86,29 @@ TEST(LinkProof, CountersThatStandStillProveNothing) {
   }
 }
 
+TEST(LinkProof, NcclsWordVouchesForCountersThatStandStill) {
+  for (const double pcie : {1.0, 0.7, 0.0, -1.0}) {
+    const LinkTraffic staged = avoiding_nvlink(gpu(0.0, pcie));
+    EXPECT_EQ(probe(LinkMode::pcie, staged), Verdict::proven) << pcie;
+    EXPECT_EQ(probe(LinkMode::net, staged), Verdict::proven) << pcie;
+    EXPECT_EQ(probe(LinkMode::nvlink, staged), Verdict::contradicted) << pcie;
+  }
+  // Of every rank, and not against what the counters say.
+  EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(0.0, -1)), gpu(0.0, -1)), Verdict::unproven);
+  EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(0.5, -1))), Verdict::contradicted);
+  EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(0.0, 0.1))), Verdict::contradicted);
+  EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(-1, 1.0))), Verdict::unproven);
+}
+
+TEST(LinkProof, TheBytesOfPcieAreSaidWhateverTheVerdict) {
+  for (const LinkMode mode : {LinkMode::nvlink, LinkMode::pcie, LinkMode::net, LinkMode::automatic}) {
+    const std::string known = judge_probe(mode, kWire, {gpu(1.0, 0.25), gpu(1.0, 0.25)}).reason;
+    EXPECT_NE(known.find("PCIe 1.00 GB out and 1.00 GB in"), std::string::npos) << known;
+    const std::string unknown = judge_probe(mode, kWire, {gpu(1.0, -1), gpu(1.0, -1)}).reason;
+    EXPECT_NE(unknown.find("PCIe unknown bytes (not supported)"), std::string::npos) << unknown;
+  }
+}
+
 TEST(LinkProof, WhatCannotBeReadIsUnprovenWithTheReason) {
   for (const LinkMode mode : {LinkMode::automatic, LinkMode::nvlink, LinkMode::pcie, LinkMode::net}) {
     LinkTraffic silent = gpu(-1, 1.0);
@@ -112,7 +142,24 @@ TEST(LinkProof, MulticastSendsFewerBytesThanARing) {
   EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, gpus, /*nvls=*/true).verdict, Verdict::unproven);
 }
 
-// Whatever the counters say: "proven" only where the rule's inequalities hold on every GPU.
+// The most and the least share of kWire that a readable NVLink counter of any GPU shows; unreadable: -1 and infinity.
+struct Shares {
+  double least = 1e9, most = 0;
+};
+Shares nvlink_shares(const std::vector<LinkTraffic>& gpus) {
+  Shares shares;
+  for (const LinkTraffic& one : gpus) {
+    for (const ByteCount* bytes : {&one.nvlink_sent, &one.nvlink_received}) {
+      if (!*bytes) return {-1, INFINITY};
+      shares.least = std::min(shares.least, static_cast<double>(**bytes) / kWire);
+      shares.most = std::max(shares.most, static_cast<double>(**bytes) / kWire);
+    }
+  }
+  return shares;
+}
+
+// Whatever the counters say: "proven" only where the rule's inequalities hold on every GPU, nobody else was there, and
+// counters that stand still have another witness.
 TEST(LinkProof, NoReadingProvesWhatItDoesNotShow) {
   std::mt19937_64 random(testing::test_seed());
   const double shares[] = {-1, 0, 0.003, 0.01, 0.02, 0.3, 0.5, 0.9, 0.985, 1.0, 1.01, 1.05, 2.0};
@@ -124,17 +171,48 @@ TEST(LinkProof, NoReadingProvesWhatItDoesNotShow) {
       one.nvlink_received = gpu(any(), 0).nvlink_sent;
       one.pcie_received = gpu(0, any()).pcie_sent;
       if (random() % 20 == 0) one.disturbance = "somebody";
+      if (random() % 4 == 0) one.nccl_avoids_nvlink = true;
       gpus.push_back(one);
     }
-    for (const LinkMode mode : {LinkMode::nvlink, LinkMode::pcie}) {
-      if (judge_probe(mode, kWire, gpus).verdict != Verdict::proven) continue;
-      for (const LinkTraffic& one : gpus) {
-        EXPECT_TRUE(one.disturbance.empty());
-        for (const ByteCount* bytes : {&one.nvlink_sent, &one.nvlink_received}) {
-          ASSERT_TRUE(*bytes);
-          const double share = static_cast<double>(**bytes) / kWire;
-          EXPECT_LE(std::abs(share - (mode == LinkMode::nvlink ? 1.0 : 0.0)),
-                    mode == LinkMode::nvlink ? 0.02001 : 0.01001);
+    const auto [least, most] = nvlink_shares(gpus);
+    const bool disturbed =
+        std::any_of(gpus.begin(), gpus.end(), [](const LinkTraffic& one) { return !one.disturbance.empty(); });
+    const bool vouched_for = std::all_of(gpus.begin(), gpus.end(), [](const LinkTraffic& one) {
+      const bool moved = *one.nvlink_sent > 0 || *one.nvlink_received > 0;
+      const bool over_pcie = one.pcie_sent && one.pcie_received &&
+                             static_cast<double>(std::min(*one.pcie_sent, *one.pcie_received)) >= 0.9 * kWire;
+      return moved || over_pcie || one.nccl_avoids_nvlink;
+    });
+    for (const LinkMode mode : {LinkMode::automatic, LinkMode::nvlink, LinkMode::pcie, LinkMode::net}) {
+      const LinkProof probe = judge_probe(mode, kWire, gpus);
+      if (probe.verdict == Verdict::proven) {
+        EXPECT_FALSE(disturbed);
+        EXPECT_TRUE(mode == LinkMode::automatic || probe.over_nvlink == (mode == LinkMode::nvlink));
+        if (probe.over_nvlink) {
+          EXPECT_GE(least, 0.97999);
+          EXPECT_LE(most, 1.02001);
+        } else {
+          EXPECT_LE(most, 0.01001);
+          EXPECT_TRUE(vouched_for);
+        }
+      }
+      // Of a training after any probe, and of a program: by the sums.
+      const LinkProof after = judge_probe(mode, kWire, {gpu(any(), any()), gpu(any(), any())});
+      const LinkProof training = judge_training(after, kWire, gpus);
+      if (training.verdict == Verdict::proven) {
+        EXPECT_FALSE(disturbed);
+        EXPECT_EQ(after.verdict, Verdict::proven);
+        EXPECT_GE(least, 0);
+        EXPECT_TRUE(training.over_nvlink ? most >= 0.99 : most <= 0.01001 * static_cast<double>(gpus.size())) << most;
+      }
+      const LinkProof program = judge_program(mode, gpus);
+      if (program.verdict == Verdict::proven) {
+        EXPECT_FALSE(disturbed);
+        EXPECT_GE(least, 0);
+        EXPECT_TRUE(mode == LinkMode::automatic || program.over_nvlink == (mode == LinkMode::nvlink));
+        EXPECT_TRUE(program.over_nvlink ? most > 0 : most * kWire <= 16.0 * 1024 * 1024) << most;
+        if (!program.over_nvlink && most == 0) {
+          EXPECT_TRUE(std::all_of(gpus.begin(), gpus.end(), [](const auto& one) { return one.nccl_avoids_nvlink; }));
         }
       }
     }
@@ -184,20 +262,33 @@ TEST(LinkProof, AProgramIsJudgedByTheShares) {
   for (const LinkMode mode : {LinkMode::pcie, LinkMode::net}) {
     EXPECT_EQ(program(mode, gpu(0.001, 1)), Verdict::proven);
     EXPECT_EQ(program(mode, gpu(0, 1)), Verdict::unproven);  // are they alive?
-    EXPECT_EQ(judge_program(mode, {gpu(0, 1)}, /*nccl_avoids_nvlink=*/true).verdict, Verdict::proven);
-    EXPECT_EQ(judge_program(mode, {gpu(1, 0.1)}, true).verdict, Verdict::contradicted);
+    EXPECT_EQ(program(mode, avoiding_nvlink(gpu(0, 1))), Verdict::proven);
+    EXPECT_EQ(judge_program(mode, {avoiding_nvlink(gpu(0, 1)), gpu(0, 1)}).verdict, Verdict::unproven);
+    EXPECT_EQ(program(mode, avoiding_nvlink(gpu(1, 0.1))), Verdict::contradicted);
     EXPECT_EQ(program(mode, gpu(1, 0.1)), Verdict::contradicted);
     EXPECT_EQ(program(mode, gpu(0.02, 1)), Verdict::contradicted);
     EXPECT_EQ(program(mode, gpu(0.009, 1)), Verdict::unproven);  // 144 MB may be all that was exchanged
     EXPECT_EQ(program(mode, gpu(0, 0)), Verdict::unproven);
     EXPECT_EQ(program(mode, gpu(0, -1)), Verdict::unproven);
     EXPECT_EQ(program(mode, gpu(-1, 1)), Verdict::unproven);
+    // Bytes of PCIe that cannot be read are at most what it can carry: beside NVLink's 16 GB, 8 are nothing.
+    LinkTraffic uncounted = gpu(1, -1);
+    EXPECT_EQ(program(mode, uncounted), Verdict::unproven);
+    uncounted.pcie_most_bytes = 2 * kWire;
+    EXPECT_EQ(program(mode, uncounted), Verdict::contradicted);
+    uncounted.pcie_most_bytes = 500 * kWire;
+    EXPECT_EQ(program(mode, uncounted), Verdict::unproven);
     EXPECT_EQ(program(mode, unlinked(-1)), Verdict::proven);
     EXPECT_EQ(judge_program(mode, {}).verdict, Verdict::unproven);
   }
   EXPECT_EQ(program(LinkMode::nvlink, gpu(1, 0.1)), Verdict::proven);
   EXPECT_EQ(program(LinkMode::nvlink, gpu(0.3, 1)), Verdict::unproven);
-  EXPECT_EQ(program(LinkMode::nvlink, gpu(0.0, 1)), Verdict::contradicted);
+  EXPECT_EQ(program(LinkMode::nvlink, gpu(0.0, 1)), Verdict::unproven);    // a counter that never moves, or input
+  EXPECT_EQ(program(LinkMode::nvlink, gpu(0.001, 1)), Verdict::unproven);  // little was sent, much was read
+  EXPECT_EQ(program(LinkMode::nvlink, gpu(0.01, 50)), Verdict::unproven);
+  EXPECT_EQ(program(LinkMode::nvlink, avoiding_nvlink(gpu(0.0, 1))), Verdict::contradicted);
+  EXPECT_EQ(program(LinkMode::nvlink, avoiding_nvlink(gpu(0.001, 1))), Verdict::contradicted);
+  EXPECT_EQ(program(LinkMode::nvlink, avoiding_nvlink(gpu(0.01, 50))), Verdict::unproven);  // NVLink sent 160 MB
   EXPECT_EQ(program(LinkMode::nvlink, gpu(0.0, 0.001)), Verdict::unproven);
   EXPECT_EQ(program(LinkMode::nvlink, unlinked(1)), Verdict::contradicted);
   EXPECT_TRUE(judge_program(LinkMode::automatic, {gpu(1, 0.1)}).over_nvlink);

@@ -1,0 +1,26 @@
+// NCCL's own log of the processes here, kept where it can be read: the second witness beside the counters.
+#pragma once
+
+#include <optional>
+
+#include "cli/scratch_directory.h"
+#include "framework/interconnect/nccl_log.h"
+
+namespace lockstep::cli {
+
+// While this lives, NCCL writes its log to files of ours, in this process and in those that it starts, unless the user
+// has it logged already. NCCL reads that once: make it before the first communicator.
+class NcclLogFiles {
+ public:
+  NcclLogFiles();
+  ~NcclLogFiles();
+  NcclLogFiles(const NcclLogFiles&) = delete;
+  NcclLogFiles& operator=(const NcclLogFiles&) = delete;
+
+  NcclLog read() const;
+
+ private:
+  std::optional<ScratchDirectory> folder_;
+};
+
+}  // namespace lockstep::cli
