@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "cli/emulation.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/output_files.h"
 #include "cli/placement.h"
 #include "cli/workload.h"
 #include "framework/core/context.h"
@@ -24,7 +26,6 @@
 #include "framework/distributed/world.h"
 #include "framework/interconnect/copy_bandwidth.h"
 #include "framework/interconnect/emulated_group.h"
-#include "framework/interconnect/link_probe.h"
 #include "framework/interconnect/topology.h"
 #include "models/registry.h"
 
@@ -123,6 +124,7 @@ std::vector<std::int64_t> sizes_of(const AllReduceArguments& arguments, DeviceTy
 }
 
 void check(const AllReduceArguments& arguments) {
+  check(arguments.emulation);
   expect_known("-d", arguments.dtype, {"float", "f32", "bfloat16", "bf16"});
   expect_known("-o", arguments.op, {"sum", "max", "min"});
   expect(arguments.check == 0 || arguments.check == 1, "-c: expected 0 or 1, got {}", arguments.check);
@@ -142,18 +144,16 @@ std::string device_text(const ProcessGroup& group) {
   return fmt::format("{} CPU rank{}, {}", group.size(), group.size() == 1 ? "" : "s", group.backend());
 }
 
-// Peak and sharing of the link that carries the ranks' bytes, as far as it is known which that is. Collective.
-void describe_link(SweepDescription& sweep, const LinkProof& proof, ProcessGroup& group) {
-  if constexpr (kernels::kHasCuda) {
-    const std::vector<std::string> gpus = gather_uuids(group, selected_gpu().uuid);
-    if (proof.mode == LinkMode::automatic && proof.verdict != Verdict::proven) return;
-    const Topology topology = read_topology();
-    const double nvlink_peak = topology.nvlink_peak_gb_s(gpus);
-    const bool nvlink = proof.verdict == Verdict::proven ? proof.over_nvlink : proof.mode == LinkMode::nvlink;
-    if (nvlink && nvlink_peak <= 0) return;
-    sweep.shared_link = !nvlink;
-    if (proof.mode != LinkMode::net) sweep.peak_gb_s = nvlink ? nvlink_peak : topology.pcie_peak_gb_s(gpus);
+// GB/s in one direction of the slowest pair of GPUs over the link that carries the bytes; 0 where it is not known.
+double peak_of(bool nvlink) {
+  double peak = std::numeric_limits<double>::infinity();
+  const Topology topology = read_topology();
+  if (nvlink) {
+    for (const GpuPair& pair : topology.pairs) peak = std::min(peak, pair.peak_gb_s);
+  } else {
+    for (const GpuNode& gpu : topology.gpus) peak = std::min(peak, gpu.pcie_most.peak_gb_s());
   }
+  return std::isinf(peak) ? 0.0 : peak;
 }
 
 void measure_as(const AllReduceArguments& arguments, const LinkPolicy& policy, World& world) {
@@ -164,8 +164,10 @@ void measure_as(const AllReduceArguments& arguments, const LinkPolicy& policy, W
   std::optional<LinkProof> proof;
   if (context().device() == DeviceType::cuda) {
     proof = LinkWitness(arguments.link, world).probe();
+    const bool nvlink = proof->verdict == Verdict::proven ? proof->over_nvlink : policy.mode == LinkMode::nvlink;
     sweep.path = policy.description;
-    describe_link(sweep, *proof, world.group());
+    sweep.shared_link = !nvlink;
+    if (world.rank() == 0 && policy.mode != LinkMode::net) sweep.peak_gb_s = peak_of(nvlink);
   }
   std::optional<EmulatedGroup> emulated;
   if (!arguments.emulation.emulate.empty()) {
@@ -235,7 +237,10 @@ std::function<int(char** argv)> add_all_reduce_command(CLI::App& app) {
     }
     const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
-    if (placement.speaks_for_all()) print_kept_settings(policy);
+    if (placement.speaks_for_all()) {
+      check_outputs({{"--json", arguments->json}});
+      print_kept_settings(policy);
+    }
     const DType dtype = test_of(*arguments).dtype;
     expect(dtype == DType::f32 || placement.device == DeviceType::cuda,
            "-d bfloat16: expected GPUs, got CPU ranks, whose gradients are f32");

@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/claims_text.h"
 #include "cli/json_file.h"
+#include "cli/output_files.h"
 #include "cli/report/compare_file.h"
 #include "framework/interconnect/claims.h"
 
@@ -32,6 +33,7 @@ std::function<int(char** argv)> add_claims_command(CLI::App& app) {
   command->add_option("--json", arguments->json, "write everything to this file")->check(whole_value<std::string>);
 
   return [arguments](char** /*argv*/) {
+    check_outputs({{"--json", arguments->json}}, {arguments->from});
     if (arguments->page) {
       fmt::print("{}", claims_page());
       return 0;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/list_option.h"
+#include "cli/output_files.h"
 #include "cli/placement.h"
 #include "cli/report/report.h"
 #include "cli/sweep_file.h"
@@ -129,6 +129,7 @@ CompareSetup setup_of(const CompareArguments& arguments) {
 }
 
 void check(const CompareArguments& arguments) {
+  check(arguments.emulation);
   expect(arguments.repeats >= 2, "--repeats: expected at least 2, got {}: one run has no interval", arguments.repeats);
   expect(arguments.steps.value_or(1) >= 1 && arguments.warmup.value_or(1) >= 1,
          "--steps, --warmup: expected at least 1, got {} and {}", arguments.steps.value_or(1),
@@ -137,7 +138,15 @@ void check(const CompareArguments& arguments) {
          "--require-proof: expected real links, got --emulate {}, which carries nothing that could be proven",
          arguments.emulation.emulate);
   if (!arguments.sweep.empty()) expect_known("--sweep", arguments.sweep, {"batch"});
-  if (!arguments.report.empty()) check_report_file("--report", arguments.report);
+  std::vector<OutputFile> outputs;
+  const std::string report_json = arguments.report.empty() ? "" : beside(arguments.report, ".json");
+  if (!arguments.report.empty()) {
+    check_report_name("--report", arguments.report);
+    for (const std::string& file : {arguments.report, beside(arguments.report, ".md"), report_json})
+      outputs.push_back({"--report", file});
+  }
+  if (arguments.json != report_json) outputs.push_back({"--json", arguments.json});  // they hold the same
+  check_outputs(std::move(outputs));
   expect(!arguments.model.empty() || arguments.sweep.empty(), "--sweep {}: expected a MODEL", arguments.sweep);
 }
 
@@ -163,6 +172,7 @@ std::vector<CompareCase> cases_of(const CompareArguments& arguments, const Compa
   } else if (arguments.sweep.empty()) {
     add(arguments.model, batch);
   } else {
+    check(arguments.model, arguments.workload);  // before it is multiplied
     for (const std::int64_t part : {batch / 4, batch / 2, batch, 2 * batch, 4 * batch}) {
       if (part > 0 || part == batch) add(arguments.model, part);
     }
@@ -257,9 +267,7 @@ Json json_of(const std::vector<CompareCase>& cases, bool several) {
 
 int compare(const CompareArguments& arguments) {
   check(arguments);
-  const Launcher launcher = detect_environment().launcher;
-  expect(launcher == Launcher::none, "compare: starts its own ranks, so it is not to be started by {}",
-         launcher_name(launcher));
+  expect_no_launcher("compare");
   CompareSetup setup = setup_of(arguments);
   std::vector<std::int64_t> rank_counts = whole_numbers("--ranks", arguments.ranks);
   if (!setup.emulated) {
@@ -268,7 +276,10 @@ int compare(const CompareArguments& arguments) {
     setup.device.device = "cuda";
   }
   if (rank_counts.empty()) rank_counts = {2};
-  expect(arguments.report.empty() || *std::max_element(rank_counts.begin(), rank_counts.end()) > 1,
+  DeviceArguments most = setup.device;
+  most.ranks = static_cast<int>(*std::max_element(rank_counts.begin(), rank_counts.end()));
+  resolve_placement(most);  // throws where they cannot all be started
+  expect(arguments.report.empty() || most.ranks > 1,
          "--report: expected at least 2 ranks somewhere, got 1, which has no link to compare");
   std::vector<CompareCase> cases = cases_of(arguments, setup, rank_counts);
   const bool several = cases.size() > 1;
@@ -289,7 +300,7 @@ int compare(const CompareArguments& arguments) {
   const Json json = json_of(cases, several);
   if (!arguments.json.empty()) write_json_file("--json", arguments.json, json);
   if (!arguments.report.empty()) {
-    write_json_file("--report", std::filesystem::path(arguments.report).replace_extension(".json"), json);
+    write_json_file("--report", beside(arguments.report, ".json"), json);
     write_report("--report", arguments.report, make_report(json, "compare"));
   }
   const bool sufficient =

@@ -7,11 +7,14 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr std::int64_t kLargestImage = 8192;  // to a side: far more than a model of today reads
+
 void check(const DataArguments& arguments, const std::string& model) {
   expect(!arguments.synthetic || !arguments.data, "expected --data or --synthetic, got both");
   expect(!arguments.image_size || arguments.synthetic, "--image-size: expected --synthetic, whose images it is for");
-  expect(arguments.image_size.value_or(1) >= 1, "--image-size: expected at least 1, got {}",
-         arguments.image_size.value_or(1));
+  const std::int64_t side = arguments.image_size.value_or(1);
+  expect(side >= 1, "--image-size: expected at least 1, got {}", side);
+  expect(side <= kLargestImage, "--image-size: expected at most {}, got {}", kLargestImage, side);
   const Shape usual = usual_input(model).sample_shape;
   expect(arguments.synthetic || arguments.data || usual == Shape({28, 28, 1}),
          "{}: expected --synthetic (made-up images), got no data: the default, Fashion-MNIST, has no images of {} x {} "

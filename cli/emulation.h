@@ -27,6 +27,10 @@ void visit_fields(EmulationArguments& arguments, Visitor&& visit) {
         "factor on all emulated times; default: what leaves the ranks 3 times the time that they need");
 }
 
+// Throw std::invalid_argument for a factor that is out of range, and for one on nothing.
+void check_slow_motion(std::optional<double> factor);
+void check(const EmulationArguments& arguments);
+
 // The links of a list "nvlink4,pcie3". Throws std::invalid_argument for unknown ones.
 std::vector<PublishedLink> emulated_links(const std::string& list);
 

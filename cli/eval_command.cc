@@ -10,10 +10,12 @@
 #include "cli/data_sources.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/output_files.h"
 #include "cli/placement.h"
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
+#include "framework/data/synthetic.h"
 #include "framework/distributed/launcher.h"
 #include "framework/distributed/world.h"
 #include "framework/train/evaluate.h"
@@ -84,9 +86,14 @@ std::function<int(char** argv)> add_eval_command(CLI::App& app) {
     expect(arguments->batch_per_rank >= 1, "--batch-per-rank: expected at least 1, got {}", arguments->batch_per_rank);
     const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
-    if (placement.speaks_for_all()) print_kept_settings(policy);
+    if (placement.speaks_for_all()) {
+      check_outputs({{"--json", arguments->json}});
+      print_kept_settings(policy);
+    }
     // Before ranks are started, so that what is wrong for all of them is said once.
     const CheckpointInfo info = checkpoint_of("--checkpoint", arguments->checkpoint, arguments->model);
+    // Not on the default, whose classes are others.
+    if (!arguments->data.data && info.data.starts_with(kSyntheticName)) arguments->data.synthetic = true;
     const std::unique_ptr<Dataset> dataset = open_validation_data(arguments->data, arguments->model, info.seed);
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
     run_rank(*arguments, *dataset, placement, policy);

@@ -1,10 +1,17 @@
 #include "cli/json_file.h"
 
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "framework/core/error.h"
 
 namespace lockstep::cli {
+namespace {
+
+constexpr int kDeepest = 100;  // levels of JSON: copies and searches of it call themselves for each
+
+}  // namespace
 
 std::string as_text(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -17,9 +24,18 @@ void write_json_file(const std::string& option, const std::string& file, const n
 }
 
 nlohmann::ordered_json read_json_file(const std::string& option, const std::string& file) {
+  std::error_code ignored;  // what cannot be looked at cannot be opened either
+  expect(!std::filesystem::exists(file, ignored) || std::filesystem::is_regular_file(file, ignored),
+         "{} {}: expected a file, found something else", option, file);
   std::ifstream stream(file);
   expect(stream.is_open(), "{} {}: cannot be read", option, file);
-  auto json = nlohmann::ordered_json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  bool too_deep = false;
+  const auto keep = [&](int depth, nlohmann::ordered_json::parse_event_t, const nlohmann::ordered_json&) {
+    too_deep = too_deep || depth > kDeepest;
+    return !too_deep;
+  };
+  auto json = nlohmann::ordered_json::parse(stream, keep, /*allow_exceptions=*/false);
+  expect(!too_deep, "{} {}: expected JSON of at most {} levels, found more", option, file, kDeepest);
   expect(json.is_object(), "{} {}: expected a JSON object, found something else", option, file);
   return json;
 }

@@ -11,7 +11,7 @@ std::string as_text(const nlohmann::ordered_json& json, int indent = -1);
 
 // Throws Error, naming `option`, where the file cannot be written.
 void write_json_file(const std::string& option, const std::string& file, const nlohmann::ordered_json& json);
-// Throws std::invalid_argument, naming `option`, where the file cannot be read or is no JSON object.
+// Throws std::invalid_argument, naming `option`, where it is no file, cannot be read or holds no JSON object.
 nlohmann::ordered_json read_json_file(const std::string& option, const std::string& file);
 
 }  // namespace lockstep::cli

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <iostream>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "cli/exit_codes.h"
 #include "cli/measure_command.h"
 #include "cli/predict_command.h"
+#include "cli/printable.h"
 #include "cli/report_command.h"
 #include "cli/topology_command.h"
 #include "cli/train_command.h"
@@ -54,8 +57,15 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
 
 int report(const std::string& text, int code) {
   const char* rank = std::getenv("RANK");  // under any launcher of ours; others label the output themselves
-  fmt::print(stderr, "lockstep{}: {}\n", rank != nullptr ? fmt::format(" rank {}", rank) : "", text);
+  fmt::print(stderr, "lockstep{}: {}\n", rank != nullptr ? fmt::format(" rank {}", rank) : "", printable(text));
   return code;
+}
+
+// Earlier flushes may have failed, after which the last one has nothing to do.
+int with_output_written(int code) {
+  std::cout.flush();  // where --help goes
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout) return code;
+  return report("the output cannot be written", kFailed);
 }
 
 int run(int argc, char** argv) {
@@ -86,13 +96,11 @@ int run(int argc, char** argv) {
     if (!extras.empty()) return report(unknown_argument(app, extras.front()), kWrongUsage);
     for (const Command& command : commands) {
       if (!app.got_subcommand(command.name)) continue;
-      const int code = command.run(argv);
-      if (std::fflush(stdout) != 0) return report("the output cannot be written", kFailed);
-      return code;
+      return with_output_written(command.run(argv));
     }
     return kWrongUsage;
   } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
+    return with_output_written(app.exit(success));
   } catch (const CLI::ParseError& error) {
     const auto extras = app.remaining(true);
     return report(extras.empty() ? fmt::format("{}; see --help", error.what()) : unknown_argument(app, extras.front()),
@@ -101,6 +109,8 @@ int run(int argc, char** argv) {
     return report(error.what(), kWrongUsage);
   } catch (const LinkContradiction& error) {
     return report(error.what(), kContradicted);
+  } catch (const std::bad_alloc&) {
+    return report("there is not enough memory", kFailed);
   } catch (const std::exception& error) {
     return report(error.what(), kFailed);
   }

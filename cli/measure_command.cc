@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/json_file.h"
+#include "cli/output_files.h"
 #include "cli/placement.h"
 #include "cli/timeline_json.h"
 #include "framework/core/context.h"
@@ -92,10 +93,10 @@ class Measurement {
     return models;
   }
 
-  // Of the all-reduces of a step: the loss's and the gradients'.
+  // Of the all-reduces of a step: the loss's and the buckets'.
   std::vector<std::int64_t> sizes() const {
     std::vector<std::int64_t> bytes{4};
-    for (const auto& of_call : json_.at("all_reduces")) bytes.push_back(of_call);
+    for (const auto& bucket : json_.at("buckets")) bytes.push_back(bucket);
     return bytes;
   }
 
@@ -138,15 +139,10 @@ class Measurement {
         training_ = witness_.end(all_reduce_wire_bytes(bytes, world_.size()));
         json_["training"] = to_json(*training_);
       }
-      const ParameterArena& arena = training.step->arena();
-      const auto bytes_of = [&](const auto& parts) {
-        auto bytes = nlohmann::ordered_json::array();
-        for (const auto& part : parts) bytes.push_back(slice(arena.grads(), part.range).view().bytes());
-        return bytes;
-      };
-      json_["buckets"] = bytes_of(arena.buckets());
-      const bool by_parameter = arguments_.workload.step.overlap == "naive";
-      json_["all_reduces"] = by_parameter ? bytes_of(arena.slots()) : json_["buckets"];
+      json_["buckets"] = nlohmann::ordered_json::array();
+      for (const Bucket& bucket : training.step->arena().buckets()) {
+        json_["buckets"].push_back(slice(training.step->arena().grads(), bucket.range).view().bytes());
+      }
     }
     if (!arguments_.timeline) return;
     const Training training(arguments_, world_.rank(), group, left_out, true);
@@ -174,7 +170,11 @@ void print(const MeasureArguments& arguments, const nlohmann::ordered_json& figu
   if (figures.contains("step_ms")) {
     const double step = median_of(figures.at("step_ms"));
     fmt::print("step {:.3f} ms, ", step);
-    fmt::print("{:.3f} without its all-reduces, so {:.3f} exposed", alone, step - alone);
+    if (figures.at("ranks") == 1) {
+      fmt::print("one rank sends nothing");
+    } else {
+      fmt::print("{:.3f} without its all-reduces, so {:.3f} exposed", alone, step - alone);
+    }
   } else {
     fmt::print("step {:.3f} ms without its all-reduces", alone);
   }
@@ -186,8 +186,7 @@ void check(const MeasureArguments& arguments) {
   check(arguments.model, arguments.workload);
   expect(arguments.steps >= 1 && arguments.warmup >= 1, "--steps, --warmup: expected at least 1, got {} and {}",
          arguments.steps, arguments.warmup);
-  expect(arguments.emulation.slow_motion.value_or(1) > 0, "--slow-motion: expected more than 0, got {}",
-         arguments.emulation.slow_motion.value_or(1));
+  check(arguments.emulation);
   if (arguments.emulation.emulate.empty()) return;
   expect(arguments.alone || emulated_links(arguments.emulation.emulate).size() == 1,
          "--emulate: expected one link, got {}", arguments.emulation.emulate);
@@ -208,7 +207,12 @@ std::function<int(char** argv)> add_measure_command(CLI::App& app) {
     const LinkPolicy policy = switch_link(arguments->link);
     const Placement placement = resolve_placement(arguments->device);
     check_device(arguments->workload.step, placement.device);
-    if (placement.speaks_for_all()) print_kept_settings(policy);
+    if (placement.speaks_for_all()) {
+      std::error_code ignored;
+      const bool reads_plan = std::filesystem::is_regular_file(arguments->plan, ignored);
+      check_outputs({{"--json", arguments->json}, {"--plan", reads_plan ? "" : arguments->plan}});
+      print_kept_settings(policy);
+    }
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
     Context context(context_of(arguments->device, placement));
     const ContextScope scope(context);

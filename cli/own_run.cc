@@ -9,6 +9,7 @@
 #include "cli/json_file.h"
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"
+#include "framework/distributed/environment.h"
 
 namespace lockstep::cli {
 namespace {
@@ -17,6 +18,12 @@ namespace {
 constexpr std::chrono::minutes kLimit{30};
 
 }  // namespace
+
+void expect_no_launcher(const std::string& command) {
+  const Launcher launcher = detect_environment().launcher;
+  expect(launcher == Launcher::none, "{}: starts its own ranks, so it is not to be started by {}", command,
+         launcher_name(launcher));
+}
 
 nlohmann::ordered_json run_own(const std::vector<std::string>& arguments, const ScratchDirectory& scratch) {
   const std::string file = scratch.file("figures.json");

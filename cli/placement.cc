@@ -73,7 +73,9 @@ Placement resolve_placement(const DeviceArguments& arguments) {
     environment.world_size = environment.local_world_size =
         arguments.ranks.value_or(several ? placement.visible_gpus : 1);
   }
-  if (on_gpus) gpu_of_rank(environment, placement.visible_gpus);  // throws where there are more ranks than GPUs
+  // These throw what would else be found in each rank.
+  if (on_gpus) gpu_of_rank(environment, placement.visible_gpus);
+  threads_of(arguments, environment);
   return placement;
 }
 

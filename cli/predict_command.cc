@@ -11,6 +11,7 @@
 #include "cli/json_file.h"
 #include "cli/list_option.h"
 #include "cli/measure_command.h"
+#include "cli/output_files.h"
 #include "cli/own_run.h"
 #include "cli/placement.h"
 #include "cli/sweep_file.h"
@@ -125,8 +126,7 @@ std::string line(const Work& work, const Link& link, const Prediction& predictio
       fmt::format("{:>6} {:>6} {:>7g} {:>10.3f}  {:<10} {:>10.3f} {:>11.3f} {:>6.0f} % {:>11.0f}", work.ranks,
                   work.workload.batch_per_rank, work.workload.step.buckets.bucket_cap_mib, work.alone.step_ms,
                   link.model.link, prediction.step.step_ms, prediction.step.exposed_ms,
-                  100 * hidden_share(prediction.step.communication_ms, prediction.step.exposed_ms),
-                  samples_per_s(work, prediction.step.step_ms));
+                  100 * prediction.step.hidden_share(), samples_per_s(work, prediction.step.step_ms));
   if (prediction.extrapolated) {
     text += fmt::format("  extrapolated: {:.3f} to {:.3f} ms", prediction.low_ms, prediction.high_ms);
   }
@@ -142,7 +142,7 @@ Json to_json(const Work& work, const Link& link, const Prediction& prediction) {
           {"extrapolated", prediction.extrapolated},
           {"exposed_ms", prediction.step.exposed_ms},
           {"communication_ms", prediction.step.communication_ms},
-          {"hidden_share", hidden_share(prediction.step.communication_ms, prediction.step.exposed_ms)},
+          {"hidden_share", prediction.step.hidden_share()},
           {"samples_per_s", samples_per_s(work, prediction.step.step_ms)}};
 }
 
@@ -168,13 +168,20 @@ std::vector<Work> works_of(const PredictArguments& arguments) {
 }
 
 int predict(PredictArguments arguments) {
-  expect(arguments.slow_motion > 0, "--slow-motion: expected more than 0, got {}", arguments.slow_motion);
+  expect_no_launcher("predict");
+  check_slow_motion(arguments.slow_motion);
   expect(arguments.steps >= 1 && arguments.warmup >= 1, "--steps, --warmup: expected at least 1, got {} and {}",
          arguments.steps, arguments.warmup);
   const std::vector<Link> links = links_of(arguments);
   std::vector<Work> works = works_of(arguments);
+  check_outputs({{"--json", arguments.json}}, split_list(arguments.sweeps));
   const Placement placement = resolve_placement(arguments.device);
   arguments.device.device = placement.device == DeviceType::cuda ? "cuda" : "cpu";
+  if (placement.device == DeviceType::cpu) {
+    DeviceArguments most = arguments.device;
+    for (const Work& work : works) most.ranks = std::max(most.ranks.value_or(1), work.ranks);
+    resolve_placement(most);  // throws where they cannot all be started
+  }
 
   fmt::print("{}: a step without its all-reduces is measured here, the links are not\n", arguments.model);
   for (const Link& link : links) fmt::print("  {:<10} {}\n", link.model.link, link.source);

@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "cli/json_file.h"
+#include "cli/output_files.h"
 #include "cli/report/report.h"
 
 namespace lockstep::cli {
@@ -28,7 +29,8 @@ std::function<int(char** argv)> add_report_command(CLI::App& app) {
       ->check(whole_value<std::string>);
 
   return [arguments](char** /*argv*/) {
-    check_report_file("--out", arguments->out);
+    check_report_name("--out", arguments->out);
+    check_outputs({{"--out", arguments->out}, {"--out", beside(arguments->out, ".md")}}, {arguments->file});
     const Document document = make_report(read_json_file("report", arguments->file), "report " + arguments->file);
     write_report("--out", arguments->out, document);
     fmt::print("{} ({})\n", document.headline, document.evidence);

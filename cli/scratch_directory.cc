@@ -9,7 +9,9 @@
 namespace lockstep::cli {
 
 ScratchDirectory::ScratchDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+  std::error_code failure;
+  std::string name = (std::filesystem::temp_directory_path(failure) / "lockstep-XXXXXX").string();
+  if (failure) throw Error(fmt::format("TMPDIR: no directory for temporary files: {}", failure.message()));
   if (::mkdtemp(name.data()) == nullptr) throw Error(fmt::format("{}: cannot be made", name));
   path_ = name;
 }

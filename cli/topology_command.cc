@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/exit_codes.h"
 #include "cli/json_file.h"
+#include "cli/output_files.h"
 #include "cli/topology_json.h"
 #include "framework/core/version.h"
 #include "framework/interconnect/topology.h"
@@ -87,6 +88,7 @@ std::function<int(char** argv)> add_topology_command(CLI::App& app) {
   command->add_option("--json", arguments->json, "write everything to this file")->check(whole_value<std::string>);
 
   return [arguments](char** /*argv*/) {
+    check_outputs({{"--json", arguments->json}});
     const Topology topology = read_topology();
     print(topology);
     if (!arguments->json.empty()) write_json_file("--json", arguments->json, to_json(topology));

@@ -98,17 +98,9 @@ std::string text_of(const TrainArguments& arguments) {
   return text;
 }
 
-nlohmann::ordered_json read_json_file(const fs::path& file) {
-  std::ifstream stream(file);
-  expect(stream.is_open(), "--resume: expected a run directory with {}, which cannot be read", file.string());
-  auto json = nlohmann::ordered_json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  expect(json.is_object(), "{}: expected a JSON object, found something else", file.string());
-  return json;
-}
-
 // Takes what the command line leaves open from the run that is resumed.
 void inherit_options(const CLI::App& app, TrainArguments& arguments) {
-  const nlohmann::ordered_json config = read_json_file(fs::path(arguments.resume) / "config.json");
+  const nlohmann::ordered_json config = read_json_file("--resume", fs::path(arguments.resume) / "config.json");
   try {
     expect(config.at("model") == arguments.model, "--resume {}: expected model {}, as it was trained, got {}",
            arguments.resume, config.at("model").get<std::string>(), arguments.model);
@@ -312,6 +304,8 @@ void preflight(const TrainArguments& arguments, const DataSources& data, int ran
   expect(info.data == data.train->info().name && info.data_size == data.train->size(),
          "--resume {}: expected the data it was trained on, {} ({} samples), got {} ({})", arguments.resume, info.data,
          info.data_size, data.train->info().name, data.train->size());
+  expect(info.seed == arguments.seed, "--resume {}: expected the seed it was trained with, {}, got {} in config.json",
+         arguments.resume, info.seed, arguments.seed);
   expect(info.step <= options.steps, "--resume {}: expected at least the {} steps that are done, got {}",
          arguments.resume, info.step, options.steps);
 }

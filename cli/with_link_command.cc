@@ -17,6 +17,7 @@
 #include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/nccl_log_files.h"
+#include "cli/output_files.h"
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"
 #include "framework/interconnect/visible_gpus.h"
@@ -84,6 +85,7 @@ class ProgramCounters {
 };
 
 int run(const WithLinkArguments& arguments) {
+  check_outputs({{"--json", arguments.json}});
   const LinkPolicy policy = switch_link(arguments.link);
   const NcclLogFiles logs;
   ProgramCounters counters;

@@ -5,10 +5,12 @@
 #include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
 #include "framework/ops/softmax_cross_entropy.h"
-#include "framework/train/made_up_batch.h"
+#include "framework/train/input.h"
 
 namespace lockstep::cli {
 namespace {
+
+constexpr std::int64_t kLargestBatch = 1 << 24;  // far more than fits any memory
 
 Model make(const std::string& model) {
   const ModelInput input = usual_input(model);
@@ -32,7 +34,8 @@ TrainStep::LossFunction loss_of(const Model& model) {
 void check(const std::string& model, const WorkloadArguments& arguments) {
   expect_known("model", model, model_names());
   check(arguments.step);
-  expect(arguments.batch_per_rank >= 1, "--batch-per-rank: expected at least 1, got {}", arguments.batch_per_rank);
+  expect(arguments.batch_per_rank >= 1 && arguments.batch_per_rank <= kLargestBatch,
+         "--batch-per-rank: expected from 1 to {}, got {}", kLargestBatch, arguments.batch_per_rank);
 }
 
 Workload::Workload(const std::string& model, const WorkloadArguments& arguments, int rank)

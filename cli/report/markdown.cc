@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "cli/printable.h"
 #include "cli/report/document.h"
 
 namespace lockstep::cli {
@@ -10,11 +11,7 @@ namespace {
 // On one line, and with nothing that Markdown or HTML would take for its own.
 std::string escape(const std::string& text) {
   std::string escaped;
-  for (const char c : text) {
-    if (c == '\n') {
-      escaped += ' ';
-      continue;
-    }
+  for (const char c : printable(text)) {
     if (std::string_view("\\`*_[]<>|&#").find(c) != std::string_view::npos) escaped += '\\';
     escaped += c;
   }
@@ -57,7 +54,7 @@ struct Writer {
     std::string_view rest = code.text;
     while (!rest.empty()) {
       const std::size_t end = std::min(rest.find('\n'), rest.size());
-      text += fmt::format("    {}\n", rest.substr(0, end));
+      text += fmt::format("    {}\n", printable(std::string(rest.substr(0, end))));
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
     text += "\n";

@@ -12,10 +12,12 @@
 namespace lockstep::cli {
 namespace {
 
-void write_file(const std::string& option, const std::filesystem::path& file, const std::string& text) {
+namespace fs = std::filesystem;
+
+void write_file(const std::string& option, const std::string& file, const std::string& text) {
   std::ofstream stream(file);
   stream << text << std::flush;
-  if (!stream) throw Error(fmt::format("{} {}: cannot be written", option, file.string()));
+  if (!stream) throw Error(fmt::format("{} {}: cannot be written", option, file));
 }
 
 }  // namespace
@@ -42,18 +44,19 @@ Document make_report(const nlohmann::ordered_json& comparison, const std::string
   return document;
 }
 
-void check_report_file(const std::string& option, const std::string& html_file) {
-  const std::filesystem::path path(html_file);
-  expect(path.extension() == ".html", "{}: expected a name that ends in .html, got {}", option, html_file);
-  std::error_code failure;
-  expect(!path.has_parent_path() || std::filesystem::is_directory(path.parent_path(), failure),
-         "{} {}: there is no such directory", option, html_file);
+void check_report_name(const std::string& option, const std::string& html_file) {
+  expect(fs::path(html_file).extension() == ".html", "{}: expected a name that ends in .html, got {}", option,
+         html_file);
+}
+
+std::string beside(const std::string& html_file, const char* extension) {
+  return fs::path(html_file).replace_extension(extension);
 }
 
 void write_report(const std::string& option, const std::string& html_file, const Document& document) {
-  check_report_file(option, html_file);
+  check_report_name(option, html_file);
   write_file(option, html_file, to_html(document));
-  write_file(option, std::filesystem::path(html_file).replace_extension(".md"), to_markdown(document));
+  write_file(option, beside(html_file, ".md"), to_markdown(document));
 }
 
 }  // namespace lockstep::cli

@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kFields = 4;  // along each side of an image
+constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // of a sample
+constexpr std::int64_t kFields = 4;                            // along each side of an image
 constexpr std::uint64_t kPatternStream = 0;
 constexpr std::uint64_t kTrainStream = 1;
 constexpr std::uint64_t kTestStream = 2;
@@ -28,7 +29,7 @@ constexpr std::uint64_t little_endian(std::uint64_t word) {
 class SyntheticDataset : public DatasetOf<std::uint8_t> {
  public:
   explicit SyntheticDataset(const SyntheticOptions& options)
-      : DatasetOf({.name = fmt::format("synthetic ({})", split_name(options.split)),
+      : DatasetOf({.name = fmt::format("{} ({})", kSyntheticName, split_name(options.split)),
                    .size = options.size,
                    .sample_shape = options.sample_shape,
                    .num_classes = options.num_classes,
@@ -80,7 +81,10 @@ class SyntheticDataset : public DatasetOf<std::uint8_t> {
 
 std::unique_ptr<DatasetOf<std::uint8_t>> synthetic_dataset(const SyntheticOptions& options) {
   const Shape& shape = options.sample_shape;
-  expect(shape.rank() == 3 && shape.numel() >= 1, "synthetic: expected a sample shape (H, W, C), got {}", shape);
+  expect(shape.rank() == 3 && std::ranges::all_of(shape.span(), [](auto extent) { return extent >= 1; }),
+         "synthetic: expected a sample shape (H, W, C), got {}", shape);
+  expect(shape[0] <= kMostElements / shape[1] / shape[2], "synthetic: expected samples of at most {} elements, got {}",
+         kMostElements, shape);
   return std::make_unique<SyntheticDataset>(options);
 }
 

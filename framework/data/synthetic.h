@@ -8,6 +8,8 @@
 
 namespace lockstep {
 
+inline constexpr const char* kSyntheticName = "synthetic";  // the name of such a data set starts with it
+
 struct SyntheticOptions {
   Shape sample_shape = {28, 28, 1};  // (H, W, C)
   int num_classes = 10;
@@ -19,7 +21,7 @@ struct SyntheticOptions {
 // Each class is a pattern of up to 4 x 4 fields of random brightness per channel, each sample its class's pattern with
 // noise on every pixel, so that a model learns it in some dozens of steps. Sample i has class i mod num_classes. The
 // same seed gives the same bytes on every platform; nothing is stored but the patterns. Throws std::invalid_argument
-// where a number is below 1 or the shape is not (H, W, C).
+// where a number is below 1, the shape is not (H, W, C) or a sample has more than 2^31 elements.
 std::unique_ptr<DatasetOf<std::uint8_t>> synthetic_dataset(const SyntheticOptions& options);
 
 }  // namespace lockstep

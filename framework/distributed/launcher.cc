@@ -53,7 +53,7 @@ class SignalWait {
  public:
   SignalWait() {
     sigemptyset(&awaited_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&awaited_, signal);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP}) sigaddset(&awaited_, signal);
     ::sigprocmask(SIG_BLOCK, &awaited_, &previous_);
     struct sigaction standard {};
     standard.sa_handler = SIG_DFL;
@@ -114,7 +114,11 @@ class Ranks {
   int wait() {
     while (running() > 0) {
       const int signal = signals_.next(std::chrono::milliseconds(kill_at_ ? 50 : 1000));
-      if (signal != 0 && signal != SIGCHLD) pass_on(signal);
+      if (signal == SIGTSTP) {
+        stop_with_ranks();
+      } else if (signal != 0 && signal != SIGCHLD) {
+        pass_on(signal);
+      }
       reap();
       if (kill_at_ && Clock::now() >= *kill_at_) send(SIGKILL);
     }
@@ -127,6 +131,7 @@ class Ranks {
   // Between fork and exec: nothing here allocates.
   [[noreturn]] void become_rank(pid_t parent, int store_fd, char* const* variables) const {
     ::setpgid(0, 0);
+    ::signal(SIGTTOU, SIG_IGN);  // a terminal set to "tostop" must not stop who prints to it from there
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it died before the line above
     if (store_fd >= 0) ::fcntl(store_fd, F_SETFD, 0);
@@ -150,6 +155,13 @@ class Ranks {
 
   void stop_by(Clock::time_point deadline) {
     if (!kill_at_) kill_at_ = deadline;
+  }
+
+  // Ctrl-Z reaches only the launcher's own process group.
+  void stop_with_ranks() const {
+    send(SIGSTOP);
+    ::raise(SIGSTOP);  // until the user continues it
+    send(SIGCONT);
   }
 
   void pass_on(int signal) {

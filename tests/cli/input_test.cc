@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -49,6 +50,87 @@ TEST(WrongInput, ValuesThatAreNone) {
   expect_refused(run_command("train lenet --epochs 100000000000000000"), {"--epochs", "100000000000000000"});
   expect_refused(run_command("train lenet --lr 0.1x"), {"--lr", "0.1x"});
   expect_refused(run_command("train lenet --ranks 100000"), {"--ranks", "100000"});
+}
+
+TEST(WrongInput, NumbersThatWouldOverflow) {
+  for (const char* side : {"9223372036854775807", "6442450945", "8193"}) {
+    expect_refused(run_command(std::string("train mlp --synthetic --steps 1 --image-size ") + side),
+                   {"--image-size", "at most 8192", side});
+  }
+  expect_refused(run_command("train vgg11 --synthetic --steps 1 --image-size 3037000499"), {"--image-size"});
+  const std::string most = " --batch-per-rank 9223372036854775807";
+  expect_refused(run_command("measure mlp" + most), {"--batch-per-rank", "from 1 to 16777216"});
+  expect_refused(run_command("compare mlp --emulate nvlink4,pcie5 --sweep batch" + most),
+                 {"--batch-per-rank", "got 9223372036854775807"});
+}
+
+// A command that starts ranks says what is wrong with them before the first.
+TEST(WrongInput, MoreRanksOrThreadsThanTheHostHolds) {
+  for (const char* command : {"compare mlp --emulate nvlink4,pcie5 --ranks 2147483647",
+                              "compare mlp --emulate nvlink4,pcie5 --ranks 2,100000", "predict mlp --ranks 2,100000"}) {
+    const CommandResult result = run_command(command);
+    expect_refused(result, {"--ranks", "expected at most"});
+    EXPECT_EQ(result.out, "");
+  }
+  expect_refused(run_command("predict mlp", "OMP_NUM_THREADS=99999"), {"OMP_NUM_THREADS", "99999"});
+  expect_refused(run_command("predict mlp", "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1"),
+                 {"predict: starts its own ranks", "torchrun"});
+}
+
+TEST(WrongInput, SlowMotionOutOfRangeOrOfNothing) {
+  const char* const commands[] = {"measure mlp --emulate pcie5", "all-reduce --emulate pcie5",
+                                  "compare mlp --emulate nvlink4,pcie5", "predict mlp"};
+  for (const std::string command : commands) {
+    for (const char* factor : {"0", "-5", "nan", "inf", "1e300", "1000001"}) {
+      expect_refused(run_command(command + " --slow-motion " + factor), {"--slow-motion", "above 0"});
+    }
+  }
+  for (const std::string command : {"measure mlp", "all-reduce", "compare mlp"}) {
+    expect_refused(run_command(command + " --slow-motion 5"), {"--slow-motion", "--emulate"});
+  }
+}
+
+TEST(WrongInput, OutputsThatCannotBeWrittenOrAreReadOrAreTheSame) {
+  const TemporaryDirectory directory;
+  for (const std::string command : {"measure mlp", "all-reduce", "predict mlp", "topology", "claims", "with-link auto",
+                                    "compare mlp --emulate nvlink4,pcie5"}) {
+    const std::string program = command.starts_with("with-link") ? " -- true" : "";
+    expect_refused(run_command(command + " --json " + (directory / "no/it.json") + program), {"no such directory"});
+    expect_refused(run_command(command + " --json " + (directory / ".") + program), {"--json", "got a directory"});
+  }
+  expect_refused(run_command("measure mlp --plan " + (directory / "no/plan")), {"--plan", "no such directory"});
+  expect_refused(run_command("measure mlp --plan " + (directory / ".")), {"--plan", "got a directory"});
+
+  const std::string comparison = "tests/cli/comparisons/emulated.json";
+  for (const char* name : {"page.md", "page.html"}) {
+    std::filesystem::copy(comparison, directory / name);
+    const auto size = std::filesystem::file_size(directory / name);
+    expect_refused(run_command("report " + (directory / name) + " --out " + (directory / "page.html")),
+                   {"--out", name});
+    EXPECT_EQ(std::filesystem::file_size(directory / name), size);
+    std::filesystem::remove(directory / name);
+  }
+  std::filesystem::copy(comparison, directory / "it.json");
+  std::filesystem::create_symlink("it.json", directory / "link.json");
+  expect_refused(run_command("claims --from " + (directory / "it.json") + " --json " + (directory / "link.json")),
+                 {"--json", "which is read"});
+  for (const char* name : {"same.html", "same.md"}) {
+    expect_refused(run_command("compare mlp --emulate nvlink4,pcie5 --report " + (directory / "same.html") +
+                               " --json " + (directory / name)),
+                   {"--json", name, "which --report writes"});
+  }
+}
+
+TEST(WrongInput, JsonThatIsNoFileOrTooDeep) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "deep.json") << R"({"options": )" << std::string(200'000, '[') << std::string(200'000, ']')
+                                         << "}";
+  ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
+  for (const std::string command : {"report ", "claims --from ", "predict mlp --sweeps "}) {
+    expect_refused(run_command(command + (directory / "deep.json")), {"deep.json", "at most 100 levels"});
+    expect_refused(run_command(command + (directory / "pipe")), {"pipe", "expected a file"});
+    expect_refused(run_command(command + (directory / ".")), {"expected a file"});
+  }
 }
 
 TEST(WrongInput, ADirectoryThatCannotBeWrittenTo) {
@@ -125,6 +207,10 @@ TEST(WrongInput, CheckpointsOfAnotherModelOrData) {
       {"synthetic", "fashion-mnist"});
   expect_refused(run_command("train mlp --seed 7 --resume " + (runs / "run")), {"--seed"});
   expect_refused(run_command("train mlp --steps 2 --resume " + (runs / "run")), {"3 steps", "got 2"});
+  nlohmann::json config = read_json(runs / "run/config.json");
+  config["options"]["seed"] = 7;
+  std::ofstream(runs / "run/config.json") << config;
+  expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), {"seed", "with, 0, got 7"});
 }
 
 TEST(WrongInput, CheckpointsThatAreMissing) {
@@ -154,6 +240,25 @@ TEST(WrongInput, APortThatIsTaken) {
   const std::string port = std::to_string(ntohs(address.sin_port));
   expect_refused(run_command("train lenet --synthetic --ranks 2", "LOCKSTEP_PORT=" + port), {port, "LOCKSTEP_PORT"});
   close(listener);
+}
+
+TEST(Output, ThatIsLostIsAFailure) {
+  const std::string full = "sh -c '\"$@\" >/dev/full' sh";
+  for (const char* arguments :
+       {"--help", "--version", "train --help", "all-reduce --ranks 2 -b 8 -e 8 -n 1 -w 0",
+        "predict mlp --batch-per-rank 1 --steps 1 --warmup 1",
+        "compare mlp --emulate nvlink4,pcie5 --batch-per-rank 1 --repeats 2 --steps 1 --warmup 1 --slow-motion 20"}) {
+    const CommandResult result = run_command(arguments, "", full);
+    EXPECT_EQ(result.code, 1) << arguments;
+    EXPECT_NE(result.err.find("written"), std::string::npos) << arguments << ": " << result.err;
+  }
+}
+
+TEST(Output, TemporaryFilesNeedAPlace) {
+  const CommandResult result = run_command("predict mlp", "TMPDIR=/nowhere");
+  EXPECT_EQ(result.code, 1);
+  expect_one_line(result.err, {"TMPDIR"});
+  EXPECT_EQ(run_command("with-link auto -- true", "TMPDIR=/nowhere").code, 0);
 }
 
 TEST(Help, IsThereForEveryCommand) {

@@ -131,6 +131,41 @@ TEST(Launch, AnInterruptEndsAll) {
   EXPECT_TRUE(within(std::chrono::seconds(5), [&] { return run.processes().empty(); }));
 }
 
+// "T" for one that is stopped.
+std::string state_of(pid_t process) {
+  std::ifstream stream("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(stream, text);
+  const std::size_t name_end = text.rfind(')');
+  return name_end == std::string::npos ? "" : text.substr(name_end + 2, 1);
+}
+
+TEST(Launch, AStopOfTheTerminalStopsTheRanksToo) {
+  LongRun run;
+  const std::vector<pid_t> processes = run.processes();
+  EXPECT_EQ(processes.size(), 3u);
+  const auto all = [&](bool stopped) {
+    return std::all_of(processes.begin(), processes.end(),
+                       [&](pid_t process) { return (state_of(process) == "T") == stopped; });
+  };
+  kill(run.launcher(), SIGTSTP);
+  EXPECT_TRUE(within(std::chrono::seconds(5), [&] { return all(true); }));
+  kill(run.launcher(), SIGCONT);
+  EXPECT_TRUE(within(std::chrono::seconds(5), [&] { return all(false); }));
+}
+
+TEST(Launch, RanksPrintToATerminalThatStopsWhoIsInTheBackground) {
+  const TemporaryDirectory files;
+  std::ofstream(files / "session") << "stty tostop; " << command_path()
+                                   << " all-reduce --device cpu --ranks 2 -b 8 -e 8 -n 1 -w 0\n";
+  const std::string session = "timeout 20 script -qec 'sh " + (files / "session") + "' /dev/null >" + (files / "out");
+  EXPECT_EQ(std::system(session.c_str()), 0);
+  std::ifstream stream(files / "out");
+  std::ostringstream text;
+  text << stream.rdbuf();
+  EXPECT_NE(text.str().find("Avg bus bandwidth"), std::string::npos) << text.str();
+}
+
 TEST(Launch, VariablesOfTorchrunAreUnderstood) {
   const TemporaryDirectory runs;
   ASSERT_EQ(run_command(std::string(kTraining) + "--steps 6 --ranks 2 --out " + (runs / "own")).code, 0);

@@ -113,6 +113,8 @@ TEST(Train, TakesMadeUpImagesOfAnotherSize) {
   ASSERT_EQ(run_command("train mlp --threads 1 --steps 40" + size + "--out " + run).code, 0);
   EXPECT_GT(read_metrics(run).back().at("val_accuracy"), 0.5);
   EXPECT_EQ(run_command("eval mlp" + size + "--checkpoint " + run).code, 0);
+  const CommandResult by_itself = run_command("eval mlp --image-size 9 --checkpoint " + run);
+  EXPECT_NE(by_itself.out.find("on synthetic (test)"), std::string::npos) << by_itself.out << by_itself.err;
   const CommandResult other = run_command("eval mlp --synthetic --checkpoint " + run);
   EXPECT_EQ(other.code, 2);
   expect_one_line(other.err, {"layers.0.weight", "(512, 81)", "(512, 784)"});

@@ -147,11 +147,11 @@ TEST_F(Gpu, EventsOrderStreams) {
   enqueue_long_work(big);
   cuda_copy(middle.view().data, source.view().data, bytes, stream());
   written.record(stream());
-  written.make_wait(other.get());
+  written.hold(other.get());
   cuda_copy(result.view().data, middle.view().data, bytes, other.get());
   read.record(other.get());
   EXPECT_FALSE(written.done()) << "the host was made to wait";
-  read.make_wait(stream());
+  read.hold(stream());
   EXPECT_EQ(result.to_host<std::int32_t>(), values);
   EXPECT_TRUE(written.done());
   EXPECT_TRUE(read.done());
