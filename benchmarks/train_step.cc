@@ -15,7 +15,7 @@
 #include "framework/core/version.h"
 #include "framework/distributed/world.h"
 #include "framework/ops/softmax_cross_entropy.h"
-#include "framework/train/input.h"
+#include "framework/train/made_up_batch.h"
 #include "framework/train/train_step.h"
 #include "models/registry.h"
 
@@ -57,20 +57,19 @@ GpuInfo device() {
 void run(const Options& options, World& world) {
   const ModelInput input = usual_input(options.model);
   const Model model = make_model(options.model, {.sample_shape = input.sample_shape, .classes = input.classes});
-  // One, which stays in memory and serves every step.
-  const DeviceBatch batch =
-      random_batch({.sample_shape = input.sample_shape, .num_classes = input.classes}, options.batch,
-                   world.rank() * options.batch, static_cast<std::uint64_t>(world.rank()));
   const auto loss = [&](const DeviceBatch& b) { return softmax_cross_entropy(model.logits(b.samples), b.labels); };
   TrainStepOptions step_options{.graph = options.graph == "on"};
   if (options.grad_dtype == "bf16") step_options.grad_dtype = DType::bf16;
   TrainStep train_step(*model.module, loss, SgdConfig{.momentum = 0.9}, world.group(), step_options);
-  const std::int64_t ahead = context().device() == DeviceType::cuda ? 2 : 0;
+  // One, which stays where the step reads it.
+  const DeviceBatch& batch =
+      train_step.prepare(random_batch({.sample_shape = input.sample_shape, .num_classes = input.classes}, options.batch,
+                                      world.rank() * options.batch, static_cast<std::uint64_t>(world.rank())));
   double last_loss = 0;
   const auto run_steps = [&](int count) {
     for (int i = 1; i <= count; ++i) {
-      train_step.enqueue([&] { return batch; }, 0.01);
-      while (train_step.pending() > (i < count ? ahead : 0)) last_loss = train_step.result().loss;
+      train_step.advance([&] { return batch; }, 0.01, i == count,
+                         [&](const StepReport& report) { last_loss = report.loss; });
     }
     context().synchronize();
   };

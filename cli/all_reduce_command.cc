@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +25,7 @@
 #include "framework/distributed/world.h"
 #include "framework/interconnect/copy_bandwidth.h"
 #include "framework/interconnect/emulated_group.h"
+#include "framework/interconnect/link_probe.h"
 #include "framework/interconnect/topology.h"
 #include "models/registry.h"
 
@@ -144,16 +144,18 @@ std::string device_text(const ProcessGroup& group) {
   return fmt::format("{} CPU rank{}, {}", group.size(), group.size() == 1 ? "" : "s", group.backend());
 }
 
-// GB/s in one direction of the slowest pair of GPUs over the link that carries the bytes; 0 where it is not known.
-double peak_of(bool nvlink) {
-  double peak = std::numeric_limits<double>::infinity();
-  const Topology topology = read_topology();
-  if (nvlink) {
-    for (const GpuPair& pair : topology.pairs) peak = std::min(peak, pair.peak_gb_s);
-  } else {
-    for (const GpuNode& gpu : topology.gpus) peak = std::min(peak, gpu.pcie_most.peak_gb_s());
+// Peak and sharing of the link that carries the ranks' bytes, as far as it is known which that is. Collective.
+void describe_link(SweepDescription& sweep, const LinkProof& proof, ProcessGroup& group) {
+  if constexpr (kernels::kHasCuda) {
+    const std::vector<std::string> gpus = gather_uuids(group, selected_gpu().uuid);
+    if (proof.mode == LinkMode::automatic && proof.verdict != Verdict::proven) return;
+    const Topology topology = read_topology();
+    const double nvlink_peak = topology.nvlink_peak_gb_s(gpus);
+    const bool nvlink = proof.verdict == Verdict::proven ? proof.over_nvlink : proof.mode == LinkMode::nvlink;
+    if (nvlink && nvlink_peak <= 0) return;
+    sweep.shared_link = !nvlink;
+    if (proof.mode != LinkMode::net) sweep.peak_gb_s = nvlink ? nvlink_peak : topology.pcie_peak_gb_s(gpus);
   }
-  return std::isinf(peak) ? 0.0 : peak;
 }
 
 void measure_as(const AllReduceArguments& arguments, const LinkPolicy& policy, World& world) {
@@ -164,10 +166,8 @@ void measure_as(const AllReduceArguments& arguments, const LinkPolicy& policy, W
   std::optional<LinkProof> proof;
   if (context().device() == DeviceType::cuda) {
     proof = LinkWitness(arguments.link, world).probe();
-    const bool nvlink = proof->verdict == Verdict::proven ? proof->over_nvlink : policy.mode == LinkMode::nvlink;
     sweep.path = policy.description;
-    sweep.shared_link = !nvlink;
-    if (world.rank() == 0 && policy.mode != LinkMode::net) sweep.peak_gb_s = peak_of(nvlink);
+    describe_link(sweep, *proof, world.group());
   }
   std::optional<EmulatedGroup> emulated;
   if (!arguments.emulation.emulate.empty()) {

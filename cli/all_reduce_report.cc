@@ -109,7 +109,7 @@ nlohmann::ordered_json sweep_json(const SweepDescription& sweep, const std::vect
                                  {"link", sweep.link},
                                  {"path", sweep.path},
                                  {"peak_gb_s", nullptr},
-                                 {"shared_link", sweep.shared_link},
+                                 {"shared_link", nullptr},
                                  {"emulated", sweep.emulated},
                                  {"slow_motion", sweep.slow_motion},
                                  {"dtype", dtype_name(sweep.test.dtype)},
@@ -119,6 +119,7 @@ nlohmann::ordered_json sweep_json(const SweepDescription& sweep, const std::vect
                                  {"avg_busbw", average_busbw(sweep, rows)},
                                  {"wrong", wrong_elements(rows)}};
   if (sweep.peak_gb_s > 0) json["peak_gb_s"] = sweep.peak_gb_s;
+  if (sweep.shared_link) json["shared_link"] = *sweep.shared_link;
   json["rows"] = nlohmann::ordered_json::array();
   for (const AllReduceRow& row : rows) {
     json["rows"].push_back({{"bytes", row.bytes},

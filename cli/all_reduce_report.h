@@ -16,8 +16,8 @@ struct SweepDescription {
   std::string device;  // "2 ranks, gloo", "2 x NVIDIA H200, nccl"
   int ranks = 1;
   AllReduceTest test;
-  double peak_gb_s = 0.0;    // of the link in one direction; 0: not known
-  bool shared_link = false;  // whether the ranks share it, as in CostModel
+  double peak_gb_s = 0.0;           // of the link in one direction; 0: not known
+  std::optional<bool> shared_link;  // whether the ranks share it, as in CostModel; empty: not known
   bool emulated = false;
   double slow_motion = 1.0;
 };

@@ -22,6 +22,8 @@ constexpr double kTimedMs = 1000;
 constexpr int kFewestSteps = 5;
 constexpr int kMostSteps = 100;
 
+constexpr std::int64_t kLossBytes = 4;
+
 double median_of(const Json& times) { return median(times.get<std::vector<double>>()); }
 
 Json estimate_json(const Estimate& estimate, const char* value) {
@@ -105,8 +107,17 @@ void CompareCase::measure_alone(const ScratchDirectory& scratch) {
 }
 
 StepPrediction CompareCase::predict_on(const CostModel& link) const {
-  return predict_step(alone_timeline_,
-                      [&](std::int64_t bytes) { return 1e-3 * slow_motion_ * link.all_reduce_us(bytes, ranks_); });
+  const std::string& overlap = workload_.step.overlap;
+  StepTimeline alone = alone_timeline_;
+  if (overlap != "on") {  // all of them wait for the end of backward
+    alone.buckets.clear();
+    for (const Json& bytes : alone_.at("all_reduces")) {
+      alone.buckets.push_back({.bytes = bytes, .ready_ms = alone.backward_ms});
+    }
+  }
+  return predict_step(
+      alone, [&](std::int64_t bytes) { return 1e-3 * slow_motion_ * link.all_reduce_us(bytes, ranks_); }, kLossBytes,
+      /*update_by_bucket=*/overlap != "naive");
 }
 
 void CompareCase::predict(const std::array<CostModel, 2>& links, const std::array<Json, 2>& sweeps,
@@ -169,11 +180,10 @@ Json CompareCase::arm_json(std::size_t i) const {
                {"samples_per_s", samples_per_s(summary.step_ms.value)},
                {"exposed_ms", summary.exposed_ms},
                {"communication_ms", communication},
-               {"hidden_share", communication > 0 ? std::clamp(1 - summary.exposed_ms / communication, 0.0, 1.0) : 1.0},
+               {"hidden_share", hidden_share(communication, summary.exposed_ms)},
                {"predicted_ms", arm.predicted.step_ms},
                {"proof", arm.proof()},
                {"proof_reason", arm.proof_reason()},
-               {"training_bytes", arm.runs.back().at("training")},
                {"timeline", arm.runs[0].at("timeline")},
                {"cost_model", model_json(arm.link)},
                {"bandwidth", Json::array()},
@@ -188,7 +198,8 @@ Json CompareCase::arm_json(std::size_t i) const {
     json["runs"].push_back({{"step_ms", run.at("step_ms")},
                             {"alone_ms", run.at("alone_ms")},
                             {"link", run.at("link")},
-                            {"probe", run.at("probe")}});
+                            {"probe", run.at("probe")},
+                            {"training", run.at("training")}});
   }
   return json;
 }
@@ -208,6 +219,7 @@ Json CompareCase::to_json() const {
                {"steps", timed_steps()},
                {"warmup", warmup_steps()},
                {"buckets", alone_.at("buckets")},
+               {"all_reduces", alone_.at("all_reduces")},
                {"alone_ms", communicates() ? comparison_.alone_ms : median_of(alone_.at("alone_ms"))},
                {"alone_timeline", alone_.at("alone_timeline")},
                {"arms", Json::array()}};

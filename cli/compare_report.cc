@@ -32,7 +32,7 @@ std::string lateness(const CompareCase& compared) {
     const CompareArm& arm = compared.arms()[i];
     double collectives = 0;
     for (const auto& run : arm.runs) {
-      collectives += static_cast<double>(run.at("step_ms").size() * (1 + run.at("buckets").size()));
+      collectives += static_cast<double>(run.at("step_ms").size() * (1 + run.at("all_reduces").size()));
     }
     if (static_cast<double>(arm.late()) <= kManyLate * collectives) continue;
     text += fmt::format("  disturbed: {} collectives took these ranks longer than {}; a larger --slow-motion helps\n",
@@ -55,7 +55,7 @@ std::string report(const CompareCase& compared) {
   for (std::size_t i = 0; i < 2; ++i) {
     const CompareArm& arm = compared.arms()[i];
     const ArmSummary& summary = result.arms[i];
-    const double hidden = std::clamp(1 - summary.exposed_ms / arm.predicted.communication_ms, 0.0, 1.0);
+    const double hidden = hidden_share(arm.predicted.communication_ms, summary.exposed_ms);
     text += fmt::format("  {:<10} {:>26} {:>11.0f} {:>11.2f} {:>5.0f} % {:>12.2f}  {}\n", compared.setup().links[i],
                         with_interval(summary.step_ms), compared.samples_per_s(summary.step_ms.value),
                         summary.exposed_ms, 100 * hidden, arm.predicted.step_ms, arm.proof());

@@ -93,10 +93,10 @@ class Measurement {
     return models;
   }
 
-  // Of the all-reduces of a step: the loss's and the buckets'.
+  // Of the all-reduces of a step: the loss's and the gradients'.
   std::vector<std::int64_t> sizes() const {
     std::vector<std::int64_t> bytes{4};
-    for (const auto& bucket : json_.at("buckets")) bytes.push_back(bucket);
+    for (const auto& of_call : json_.at("all_reduces")) bytes.push_back(of_call);
     return bytes;
   }
 
@@ -139,10 +139,15 @@ class Measurement {
         training_ = witness_.end(all_reduce_wire_bytes(bytes, world_.size()));
         json_["training"] = to_json(*training_);
       }
-      json_["buckets"] = nlohmann::ordered_json::array();
-      for (const Bucket& bucket : training.step->arena().buckets()) {
-        json_["buckets"].push_back(slice(training.step->arena().grads(), bucket.range).view().bytes());
-      }
+      const ParameterArena& arena = training.step->arena();
+      const auto bytes_of = [&](const auto& parts) {
+        auto bytes = nlohmann::ordered_json::array();
+        for (const auto& part : parts) bytes.push_back(slice(arena.grads(), part.range).view().bytes());
+        return bytes;
+      };
+      json_["buckets"] = bytes_of(arena.buckets());
+      const bool by_parameter = arguments_.workload.step.overlap == "naive";
+      json_["all_reduces"] = by_parameter ? bytes_of(arena.slots()) : json_["buckets"];
     }
     if (!arguments_.timeline) return;
     const Training training(arguments_, world_.rank(), group, left_out, true);

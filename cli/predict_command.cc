@@ -126,7 +126,8 @@ std::string line(const Work& work, const Link& link, const Prediction& predictio
       fmt::format("{:>6} {:>6} {:>7g} {:>10.3f}  {:<10} {:>10.3f} {:>11.3f} {:>6.0f} % {:>11.0f}", work.ranks,
                   work.workload.batch_per_rank, work.workload.step.buckets.bucket_cap_mib, work.alone.step_ms,
                   link.model.link, prediction.step.step_ms, prediction.step.exposed_ms,
-                  100 * prediction.step.hidden_share(), samples_per_s(work, prediction.step.step_ms));
+                  100 * hidden_share(prediction.step.communication_ms, prediction.step.exposed_ms),
+                  samples_per_s(work, prediction.step.step_ms));
   if (prediction.extrapolated) {
     text += fmt::format("  extrapolated: {:.3f} to {:.3f} ms", prediction.low_ms, prediction.high_ms);
   }
@@ -142,7 +143,7 @@ Json to_json(const Work& work, const Link& link, const Prediction& prediction) {
           {"extrapolated", prediction.extrapolated},
           {"exposed_ms", prediction.step.exposed_ms},
           {"communication_ms", prediction.step.communication_ms},
-          {"hidden_share", prediction.step.hidden_share()},
+          {"hidden_share", hidden_share(prediction.step.communication_ms, prediction.step.exposed_ms)},
           {"samples_per_s", samples_per_s(work, prediction.step.step_ms)}};
 }
 

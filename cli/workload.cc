@@ -5,7 +5,7 @@
 #include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
 #include "framework/ops/softmax_cross_entropy.h"
-#include "framework/train/input.h"
+#include "framework/train/made_up_batch.h"
 
 namespace lockstep::cli {
 namespace {

@@ -98,7 +98,8 @@ if wants build; then
 fi
 wheels=()
 if wants cuda; then
-  found=$("$cuda" missing 2>&1) || die "$found" 2
+  # What a shell warns of comes first on standard error, and is no failure.
+  found=$("$cuda" missing 2>/dev/null) || die "$("$cuda" missing 2>&1 >/dev/null | tail -n 1)" 2
   read -ra wheels -d '' <<<"$found" || true
 fi
 [[ ${#wheels[@]} -eq 0 ]] || python3 -c 'import ensurepip' 2>/dev/null || purposes+=(wheels)

@@ -6,12 +6,17 @@ endif()
 
 # Code for GPUs is of use where one is: a toolkit alone gets the CPU build, unless LOCKSTEP_CUDA=ON asks for more.
 execute_process(COMMAND ${PROJECT_SOURCE_DIR}/cmake/cuda.sh architectures
+                RESULT_VARIABLE failed
                 OUTPUT_VARIABLE architectures OUTPUT_STRIP_TRAILING_WHITESPACE
                 ERROR_VARIABLE lacking ERROR_STRIP_TRAILING_WHITESPACE)
-if(lacking AND NOT LOCKSTEP_CUDA STREQUAL "AUTO")
+if(failed AND NOT LOCKSTEP_CUDA STREQUAL "AUTO")
   set(architectures 90)
+  set(failed)
+endif()
+if(NOT failed)
   set(lacking)
 endif()
+string(REGEX REPLACE ".*\n" "" lacking "${lacking}")  # behind what a shell warns of
 
 if(NOT lacking)
   find_program(LOCKSTEP_NVCC nvcc PATHS ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)

@@ -28,6 +28,7 @@ architectures() {
   find_nvcc
   known=$("$nvcc" --list-gpu-arch)
   for gpu in $gpus; do
+    ((gpu >= 80)) || stop "the GPU here (sm_$gpu) is too old (sm_80 or later is needed)"
     grep --quiet "^compute_$gpu\$" <<<"$known" || stop "nvcc $nvcc_version makes no code for the GPU here (sm_$gpu)"
   done
   paste --serial --delimiters=';' <<<"$gpus"

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "cli/json_value.h"
 #include "cli/report/wording.h"
+#include "cli/timeline_json.h"
 #include "cli/topology_json.h"
 #include "framework/core/error.h"
 #include "framework/interconnect/link_policy.h"
@@ -57,18 +57,12 @@ std::vector<CountedBytes> counted_of(const Json& proof) {
 }
 
 std::optional<StepTimeline> step_timeline_of(const Json& json) {
-  StepTimeline timeline{.forward_ms = value_of<double>(json, "forward_ms"),
-                        .backward_ms = value_of<double>(json, "backward_ms"),
-                        .step_ms = value_of<double>(json, "step_ms")};
-  if (timeline.step_ms <= 0) return std::nullopt;
-  for (const Json& bucket : elements_of(json, "buckets")) {
-    timeline.buckets.push_back({.bucket = value_of<int>(bucket, "bucket"),
-                                .bytes = value_of<std::int64_t>(bucket, "bytes"),
-                                .ready_ms = value_of<double>(bucket, "ready_ms"),
-                                .launched_ms = value_of<double>(bucket, "launched_ms"),
-                                .finished_ms = value_of<double>(bucket, "finished_ms")});
+  try {
+    StepTimeline timeline = timeline_of(json);
+    if (timeline.step_ms > 0) return timeline;
+  } catch (const nlohmann::json::exception&) {
   }
-  return timeline;
+  return std::nullopt;
 }
 
 ArmFigures arm_of(const Json& json) {
@@ -83,17 +77,16 @@ ArmFigures arm_of(const Json& json) {
   arm.predicted_ms = value_of<double>(entry_of(json, "predicted_ms"));
   arm.proof = value_of<std::string>(json, "proof", "not measured");
   arm.proof_reason = value_of<std::string>(json, "proof_reason");
-  const Json& training = entry_of(json, "training_bytes");
   const Json& runs = elements_of(json, "runs");
   const Json run = runs.empty() ? Json() : runs.front();
   const Json& probe = entry_of(run, "probe");
-  arm.over_nvlink = value_of<bool>(training, "over_nvlink") || value_of<bool>(probe, "over_nvlink");
-  arm.training = counted_of(training);
+  arm.over_nvlink = value_of<bool>(probe, "over_nvlink");
   arm.probe = counted_of(probe);
   arm.probe_expected_bytes = value_of<double>(probe, "expected_bytes");
   arm.timeline = step_timeline_of(entry_of(json, "timeline"));
   const Json& sweep = entry_of(json, "sweep");
   arm.sweep = sweep_times(sweep);
+  arm.sweep_proven = value_of<std::string>(entry_of(sweep, "probe"), "verdict") == "proven";
   arm.model = model_times(elements_of(json, "bandwidth"));
   arm.host_to_device_gb_s = value_of<double>(entry_of(sweep, "host_to_device_gb_s"));
   arm.device_to_host_gb_s = value_of<double>(entry_of(sweep, "device_to_host_gb_s"));
@@ -148,10 +141,6 @@ std::int64_t reduced_bytes(const ArmFigures& arm) {
 
 }  // namespace
 
-std::int64_t CaseFigures::gradient_bytes() const {
-  return std::accumulate(buckets.begin(), buckets.end(), std::int64_t{0});
-}
-
 bool CompareFile::emulated() const {
   return std::any_of(cases.begin(), cases.end(), [](const CaseFigures& figures) { return figures.emulated; });
 }
@@ -182,29 +171,38 @@ CompareFile compare_file_of(const Json& json, const std::string& file) {
 
 ClaimEvidence evidence_of(const CompareFile& file) {
   ClaimEvidence evidence{.emulated = file.emulated(), .topology = file.topology};
-  const auto ends = [](const ArmFigures& arm) -> std::optional<SweepEnds> {
-    if (arm.sweep.empty()) return std::nullopt;
+  const auto add_ends = [](std::optional<SweepEnds>& ends, const ArmFigures& arm) {
+    if (ends || !arm.sweep_proven || arm.sweep.empty()) return;
     const SizeTime& small = arm.sweep.front();
     const SizeTime& large = arm.sweep.back();
-    return SweepEnds{small.bytes, small.us, large.bytes, large.busbw};
+    ends = SweepEnds{small.bytes, small.us, large.bytes, large.busbw};
   };
   for (const CaseFigures& figures : file.cases) {
+    if (figures.emulated) evidence.slow_motion = figures.slow_motion;
     if (figures.arms.empty() || !figures.speedup) continue;
-    const ArmFigures& fast = figures.arms[0];
-    const ArmFigures& slow = figures.arms[1];
-    for (const ArmFigures* arm : {&fast, &slow}) {
-      const bool proven = arm->proof == "proven";
-      if (proven && arm->over_nvlink) evidence.nvlink_proven = true;
-      if (proven && arm->over_nvlink && !evidence.nvlink) evidence.nvlink = ends(*arm);
-      if (arm->path == kStagedOverPcie && !evidence.staged) evidence.staged = ends(*arm);
+    const ArmFigures* nvlink = nullptr;
+    const ArmFigures* staged = nullptr;
+    for (const ArmFigures& arm : figures.arms) {
+      const bool proven = arm.proof == "proven";
+      const bool takes_nvlink = proven ? arm.over_nvlink : arm.link == "nvlink";
+      if (takes_nvlink) nvlink = &arm;
+      if (arm.path == kStagedOverPcie) staged = &arm;
+      if (proven && takes_nvlink && arm.link == "auto") evidence.nvlink_by_itself = true;
+      if (proven && takes_nvlink) add_ends(evidence.nvlink, arm);
+      if (arm.path == kStagedOverPcie) add_ends(evidence.staged, arm);
     }
-    if (fast.link == slow.link || !(fast.link == "nvlink" || fast.over_nvlink)) continue;
+    if (nvlink == nullptr || staged == nullptr || nvlink == staged) continue;
     const Figured& speedup = *figures.speedup;
+    Estimate gain{speedup.value, speedup.low.value_or(0), speedup.high.value_or(0)};
+    if (nvlink != figures.arms.data()) {  // how many times faster NVLink is, not staging
+      const auto inverse = [](double ratio) { return ratio > 0 ? 1 / ratio : 0.0; };
+      gain = {inverse(gain.value), inverse(gain.high), inverse(gain.low)};
+    }
     evidence.trainings.push_back({.what = describe_training(figures),
-                                  .speedup = {speedup.value, speedup.low.value_or(0), speedup.high.value_or(0)},
-                                  .proven = fast.proof == "proven" && slow.proof == "proven",
-                                  .fast_gradient_bytes = reduced_bytes(fast),
-                                  .slow_gradient_bytes = reduced_bytes(slow)});
+                                  .speedup = gain,
+                                  .proven = nvlink->proof == "proven" && staged->proof == "proven",
+                                  .nvlink_gradient_bytes = reduced_bytes(*nvlink),
+                                  .staged_gradient_bytes = reduced_bytes(*staged)});
   }
   return evidence;
 }

@@ -37,10 +37,11 @@ struct ArmFigures {
   std::string proof;  // "proven", "contradicted", "unproven", "emulated"; "not measured"
   std::string proof_reason;
   bool over_nvlink = false;  // where proven
-  std::vector<CountedBytes> training, probe;
+  std::vector<CountedBytes> probe;
   double probe_expected_bytes = 0.0;
   std::optional<StepTimeline> timeline;
   std::vector<SizeTime> sweep;  // measured, in place
+  bool sweep_proven = false;    // by its own probe
   std::vector<SizeTime> model;  // by the constants that the prediction used
   std::optional<double> host_to_device_gb_s, device_to_host_gb_s;
   std::vector<std::pair<std::string, std::string>> variables;
@@ -70,8 +71,6 @@ struct CaseFigures {
   std::optional<double> predicted, bound;
   std::string conclusion;
   std::vector<ModelledStep> modelled;
-
-  std::int64_t gradient_bytes() const;
 };
 
 struct CompareFile {

@@ -28,7 +28,6 @@ std::string range_text(const Figured& ratio);              // "2.31-2.47"
 std::string interval_text(const Figured& ratio);           // "95 % interval 2.31-2.47"
 std::string size_text(std::int64_t bytes);                 // "25 MiB"
 std::string rate_text(const std::optional<double>& gb_s);  // "55.4 GB/s"
-std::string count_text(double count);                      // "6 370"
 
 // Of both arms: "proven", "unproven", "contradicted", "emulated in slow motion, factor 480"
 std::string proof_text(const CaseFigures& figures);

@@ -1,6 +1,7 @@
 #include "framework/autograd/tape.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <unordered_set>
 #include <utility>
 
@@ -82,13 +83,15 @@ Tape* Tape::current() { return current_tape; }
 
 void Tape::append(const char* name, std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs,
                   BackwardFunction backward) {
-  Node node{.name = name, .inputs = {}, .outputs = {}, .backward = std::move(backward)};
+  Node node{.name = name, .inputs = {}, .outputs = {}, .constants = {}, .backward = std::move(backward)};
   for (const Tensor* input : inputs) {
     const auto& variable = input->variable();
     if (variable != nullptr) {
       expect(!variable->consumed, "{}: an earlier op overwrites this input in backward; expected no second reader",
              name);
       if (variable->parameter == nullptr) ++variable->readers;
+    } else {
+      node.constants.push_back(input->view().data);
     }
     node.inputs.push_back(variable);
   }
@@ -139,6 +142,15 @@ Tape::Plan Tape::plan(const Tensor& loss) const {
 }
 
 std::vector<Parameter*> Tape::gradient_order(const Tensor& loss) const { return plan(loss).order_of_last_write(); }
+
+bool Tape::reads_without_gradient(const ConstView& memory) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data);
+  const auto size = static_cast<std::uintptr_t>(memory.bytes());
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+    return std::any_of(node.constants.begin(), node.constants.end(),
+                       [&](const void* at) { return reinterpret_cast<std::uintptr_t>(at) - begin < size; });
+  });
+}
 
 void Tape::backward(const Tensor& loss, double seed, GradientSink* sink) {
   const Plan planned = plan(loss);

@@ -73,11 +73,16 @@ class Tape {
   // The parameters that `loss` depends on, in the order in which backward would finish their gradients.
   std::vector<Parameter*> gradient_order(const Tensor& loss) const;
 
+  // Whether an op has an input within `memory` of which it owes no gradient, as a detached parameter: its backward may
+  // read that after every gradient of the parameter was written.
+  bool reads_without_gradient(const ConstView& memory) const;
+
  private:
   struct Node {
     const char* name;
     std::vector<std::shared_ptr<Variable>> inputs;  // null where no gradient is needed
     std::vector<std::shared_ptr<Variable>> outputs;
+    std::vector<const void*> constants;  // where inputs are that need no gradient
     BackwardFunction backward;
   };
   struct Plan;

@@ -59,7 +59,7 @@ void Event::record(void* stream) const {
   check_cuda(cudaEventRecord(event_of(handle_), static_cast<cudaStream_t>(stream)), "cudaEventRecord");
 }
 
-void Event::hold(void* stream) const {
+void Event::make_wait(void* stream) const {
   check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_of(handle_)), "cudaStreamWaitEvent");
   if (stream_hook()) stream_hook()(stream);
 }

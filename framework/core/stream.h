@@ -40,7 +40,7 @@ class Event {
   // Puts the mark behind what `stream` holds now; it is no longer where it was before.
   void record(void* stream) const;
   // What `stream` gets from now on starts after the mark. Also inside a capture, where both must be of the same graph.
-  void hold(void* stream) const;
+  void make_wait(void* stream) const;
   // Whether everything before the mark has ended; an Error where something before it has failed. Not to be asked of a
   // mark inside a capture.
   bool done() const;

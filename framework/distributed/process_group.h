@@ -82,7 +82,8 @@ class ProcessGroup {
   // late, and an aborted collective leaves garbage: call it after waiting for the device, before the result is used.
   virtual void check() const {}
   // Puts what the current compute stream holds so far under the deadline of one collective: a captured step, whose
-  // collectives no issue has announced. `where` says for a hang report how far it has come; any thread may call it.
+  // collectives no issue has announced. `where` says for a hang report how far it has come, and each time that this
+  // changes the deadline begins anew; any thread may call it.
   virtual void watch(std::function<std::string()> /*where*/) {}
 
   // Makes all unfinished and later work of this group fail with `reason`, on this rank at once and on the others as

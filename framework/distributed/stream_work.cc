@@ -18,7 +18,7 @@ void StreamWork::begin(const Collective& collective, std::int64_t sequence, void
   captured_ = is_capturing(compute_stream);
   issued_.store(false, std::memory_order_relaxed);
   ready_.record(compute_stream);
-  ready_.hold(stream);
+  ready_.make_wait(stream);
 }
 
 void StreamWork::issued(void* stream) {
@@ -37,7 +37,7 @@ void StreamWork::wait() {
   if (context().device() == DeviceType::cuda) {
     void* const stream = context().exec().stream;
     // What was captured runs in replays, which wait by themselves: after the capture there is nothing to wait for.
-    if (!captured_ || is_capturing(stream)) finished_.hold(stream);
+    if (!captured_ || is_capturing(stream)) finished_.make_wait(stream);
   } else if (!captured_) {
     finished_.synchronize();  // ends when the watchdog aborts, at the latest
     failure_->check();

@@ -68,6 +68,7 @@ struct Watchdog::State {
   std::optional<std::string> look() {
     try {
       retire();
+      note_progress();
       if (!pending.empty() && oldest_since && Clock::now() >= *oldest_since + options.timeout) {
         return fmt::format("not finished {} ms after its start", options.timeout.count());
       }
@@ -90,6 +91,13 @@ struct Watchdog::State {
       oldest_since.reset();
     }
     if (!pending.empty() && !oldest_since && pending.front()->started()) oldest_since = Clock::now();
+  }
+
+  // What moves is alive: a captured step holds many collectives, and says after which of them it is. Under the lock.
+  void note_progress() {
+    std::string at = oldest();
+    if (oldest_since && at != oldest_at) oldest_since = Clock::now();
+    oldest_at = std::move(at);
   }
 
   std::string oldest() const { return pending.empty() ? "no collective" : pending.front()->to_string(); }
@@ -138,7 +146,8 @@ struct Watchdog::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::shared_ptr<Item>> pending;
-  std::optional<Clock::time_point> oldest_since;  // when the oldest of them had started
+  std::optional<Clock::time_point> oldest_since;  // when the oldest of them had started, or was seen to move
+  std::string oldest_at;                          // what it said then
   bool stopping = false;
   bool told = false;  // of the watchdog's thread
 };

@@ -43,7 +43,7 @@ class Watchdog {
     // Whether nothing that was issued before it is still running: its time counts from then.
     virtual bool started() const = 0;
     virtual bool ended() const = 0;
-    // "collective 12, all_reduce f32 (262144) [bucket 3]"
+    // "collective 12, all_reduce f32 (262144) [bucket 3]". Where it changes, time counts anew.
     virtual std::string to_string() const = 0;
   };
 

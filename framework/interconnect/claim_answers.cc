@@ -13,6 +13,7 @@ namespace {
 using Rule = ClaimAnswer (*)(const ClaimEvidence& evidence);
 
 constexpr double kPcie3x16 = 15.75;  // GB/s in one direction
+constexpr const char* kNotCompared = "no training was compared over NVLink and staged";
 
 ClaimAnswer reproduced(std::string reason) {
   return {.verdict = ClaimVerdict::reproduced, .reason = std::move(reason)};
@@ -113,14 +114,19 @@ ClaimAnswer bandwidth_300(const ClaimEvidence& evidence) {
 ClaimAnswer training_2_5(const ClaimEvidence& evidence) {
   std::vector<std::string> fast;
   std::vector<std::string> other;
+  std::vector<std::string> unproven;
   for (const ComparedTraining& training : evidence.trainings) {
     if (!training.proven) {
-      return not_measurable(fmt::format("which link carried the bytes was not proven for {}", training.what));
+      unproven.push_back(training.what);
+    } else {
+      (training.speedup.low >= 2 ? fast : other)
+          .push_back(fmt::format("{} {:.2f}x", training.what, training.speedup.value));
     }
-    (training.speedup.low >= 2 ? fast : other)
-        .push_back(fmt::format("{} {:.2f}x", training.what, training.speedup.value));
   }
-  if (fast.empty() && other.empty()) return not_measurable("no training was compared");
+  if (other.empty() && !unproven.empty()) {
+    return not_measurable(fmt::format("which link carried the bytes was not proven for {}", fmt::join(unproven, ", ")));
+  }
+  if (other.empty() && fast.empty()) return not_measurable(kNotCompared);
   if (other.empty()) return reproduced(fmt::format("for {}, beside staging", fmt::join(fast, ", ")));
   return not_reproduced(fast.empty()
                             ? fmt::format("{}", fmt::join(other, ", "))
@@ -175,21 +181,23 @@ std::string peer_settings(const Topology& topology) {
   return names;
 }
 
+constexpr const char* kNoneByItself =
+    "no bytes were counted on NVLink in mode auto (lockstep compare --links auto,pcie)";
+
 ClaimAnswer driver_alone(const ClaimEvidence& evidence) {
   const Topology& topology = evidence.topology;
   for (const TopologyFinding& finding : topology.findings) {
     if (finding.kind == TopologyFinding::Kind::fault && !topology.gpus.empty()) return not_reproduced(finding.what);
   }
   if (linked_gpu(topology) == nullptr) return not_measurable(why_no_links(topology));
-  if (!evidence.nvlink_proven) return not_measurable("the links are active, but no bytes were counted on them");
+  if (!evidence.nvlink_by_itself) return not_measurable("the links are active, but " + std::string(kNoneByItself));
   if (const std::string set = peer_settings(topology); !set.empty()) return not_measurable(set + " was set");
   return reproduced("all links are active, and NCCL's bytes took them with no setting for it");
 }
 
 ClaimAnswer frameworks_configured(const ClaimEvidence& evidence) {
-  if (!evidence.nvlink_proven) {
-    return not_measurable(linked_gpu(evidence.topology) == nullptr ? why_no_links(evidence.topology)
-                                                                   : "no bytes were counted on NVLink");
+  if (!evidence.nvlink_by_itself) {
+    return not_measurable(linked_gpu(evidence.topology) == nullptr ? why_no_links(evidence.topology) : kNoneByItself);
   }
   if (const std::string set = peer_settings(evidence.topology); !set.empty()) return not_measurable(set + " was set");
   return not_reproduced("NCCL's bytes took NVLink with no setting for it");
@@ -210,14 +218,14 @@ ClaimAnswer mainboard(const ClaimEvidence& evidence) {
 
 ClaimAnswer larger_models(const ClaimEvidence& evidence) {
   for (const ComparedTraining& training : evidence.trainings) {
-    if (training.fast_gradient_bytes == 0 || training.slow_gradient_bytes == 0) continue;
-    const bool less = training.fast_gradient_bytes < training.slow_gradient_bytes;
+    if (training.nvlink_gradient_bytes == 0 || training.staged_gradient_bytes == 0) continue;
+    const bool less = training.nvlink_gradient_bytes < training.staged_gradient_bytes;
     const std::string reason = fmt::format("each GPU holds {:.4g} MB of gradients of {} over NVLink, {:.4g} staged",
-                                           static_cast<double>(training.fast_gradient_bytes) / 1e6, training.what,
-                                           static_cast<double>(training.slow_gradient_bytes) / 1e6);
+                                           static_cast<double>(training.nvlink_gradient_bytes) / 1e6, training.what,
+                                           static_cast<double>(training.staged_gradient_bytes) / 1e6);
     return less ? reproduced(reason) : not_reproduced(reason);
   }
-  return not_measurable("no training was compared");
+  return not_measurable(kNotCompared);
 }
 
 ClaimAnswer data_parallel(const ClaimEvidence&) {
@@ -299,7 +307,9 @@ std::vector<ClaimAnswer> answer_claims(const ClaimEvidence& evidence) {
     answer.measured = found->measured(evidence);
     if (evidence.emulated) {
       answer.verdict = ClaimVerdict::emulated;
-      answer.reason = "CPU ranks on a link that is not there show nothing of a real one";
+      answer.reason = fmt::format(
+          "CPU ranks on a link that is not there, in slow motion by a factor of {:g}, show nothing of a real one",
+          evidence.slow_motion);
     }
     answers.push_back(std::move(answer));
   }

@@ -47,7 +47,8 @@ constexpr Claim kClaims[] = {
          "small batches, and more than 2 only where a step is mostly communication that is staged or goes by sockets.",
      .source =
          "NVIDIA DGX-1 V100 whitepaper; Tallent et al., PMBS 2017; Hugging Face's and Baskerville's published runs",
-     .test = "Every training compared here is proven, and its whole interval lies at 2 or above."},
+     .test =
+         "Every training compared here over NVLink and staged is proven, and its whole interval lies at 2 or above."},
     {.name = "needs-v100",
      .chinese = "需要 V100 或更新的 GPU 才支持 NVLink。",
      .english = "NVLink needs a V100 or a later GPU.",
@@ -80,15 +81,16 @@ constexpr Claim kClaims[] = {
               "containers, virtual machines and settings can take it away again. NCCL uses what is active without "
               "being told.",
      .source = "NVIDIA Fabric Manager user guide; NCCL user guide",
-     .test = "All links are active, nothing is at fault, and NCCL's bytes were seen on NVLink with no setting for it."},
+     .test = "All links are active, nothing is at fault, and NCCL's bytes were seen on NVLink in mode auto, with no "
+             "setting for it."},
     {.name = "frameworks-configured",
      .chinese = "需要在深度学习框架中进行配置才能使用 NVLink。",
      .english = "Frameworks must be configured to use NVLink.",
      .right = "No. NCCL picks NVLink by itself wherever the driver reports it; settings can only take it away "
               "(NCCL_P2P_DISABLE=1). What must be chosen is parallel training.",
      .source = "NCCL user guide, environment variables",
-     .test =
-         "NCCL's bytes stay off NVLink until something is set. Seen on NVLink with no setting for it, they refute it."},
+     .test = "NCCL's bytes stay off NVLink until something is set. Seen on NVLink in mode auto, with no setting for "
+             "it, they refute it."},
     {.name = "mainboard",
      .chinese = "主板必须支持 NVLink。",
      .english = "The mainboard must support NVLink.",
@@ -104,7 +106,7 @@ constexpr Claim kClaims[] = {
               "are sharded "
               "or split over GPUs grow with their number, and NVLink makes that faster.",
      .source = "Rajbhandari et al., ZeRO, arXiv 1910.02054",
-     .test = "A GPU holds less of the model's gradients over NVLink than over the other link."},
+     .test = "A GPU holds less of the model's gradients over NVLink than staged."},
     {.name = "data-parallel",
      .chinese = "在 PyTorch 中用 DataParallel 或 DistributedDataParallel 即可利用 NVLink。",
      .english = "In PyTorch, use DataParallel or DistributedDataParallel to make use of NVLink.",

@@ -37,20 +37,21 @@ struct SweepEnds {
   double large_busbw = 0.0;  // GB/s
 };
 
-// A training on both links.
+// A training over NVLink and staged through host memory.
 struct ComparedTraining {
   std::string what;  // "VGG-16 at 32 images a GPU"
   Estimate speedup;
   bool proven = false;  // of both arms, which link carried the bytes
-  // That each GPU holds, over NVLink and over the other link; 0: not known.
-  std::int64_t fast_gradient_bytes = 0, slow_gradient_bytes = 0;
+  // That each GPU holds; 0: not known.
+  std::int64_t nvlink_gradient_bytes = 0, staged_gradient_bytes = 0;
 };
 
 // What was measured on a machine; whatever is left out counts as not measured.
 struct ClaimEvidence {
   bool emulated = false;  // then nothing is reproduced
+  double slow_motion = 1.0;
   Topology topology;
-  bool nvlink_proven = false;  // NCCL's bytes were seen on NVLink
+  bool nvlink_by_itself = false;  // NCCL's bytes were seen on NVLink where nothing asked for it: in mode auto
   std::optional<SweepEnds> nvlink, staged;
   std::vector<ComparedTraining> trainings;
 };

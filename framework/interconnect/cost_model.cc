@@ -145,7 +145,11 @@ CostModel fit_cost_model(std::string_view link, int ranks, bool shared, std::spa
   expect(ranks >= 2, "cost model: expected a sweep of at least 2 ranks, got {}", ranks);
   const std::vector<MeasuredTime> points = merged(sweep);
   expect(points.size() >= 2, "cost model: expected at least 2 sizes, got {}", points.size());
-  return {.link = std::string(link), .ranks = ranks, .shared = shared, .regimes = cut_into_regimes(points)};
+  return {.link = std::string(link),
+          .ranks = ranks,
+          .startup_share = shared ? kPcieStartupShare : kNvlinkStartupShare,
+          .shared = shared,
+          .regimes = cut_into_regimes(points)};
 }
 
 }  // namespace lockstep

@@ -58,6 +58,14 @@ std::vector<T> gather(ProcessGroup& group, const T& mine) {
 
 std::vector<unsigned> gather_processes(ProcessGroup& group) { return gather(group, static_cast<unsigned>(::getpid())); }
 
+std::vector<std::string> gather_uuids(ProcessGroup& group, const std::string& uuid) {
+  std::array<char, kTextBytes> mine;
+  put_text(mine, uuid);
+  std::vector<std::string> all;
+  for (const auto& text : gather(group, mine)) all.emplace_back(text.data());
+  return all;
+}
+
 std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& traffic) {
   Report mine{};
   const std::array<const ByteCount*, 4> counts{&traffic.nvlink_sent, &traffic.nvlink_received, &traffic.pcie_sent,

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "framework/distributed/process_group.h"
 #include "framework/interconnect/link_proof.h"
@@ -21,8 +23,9 @@ struct ProbeOptions {
 // back to the device. A world of one rank has no link: unproven.
 LinkProof probe_link(LinkMode mode, ProcessGroup& group, LinkCounters& counters, const ProbeOptions& options = {});
 
-// Collective: every rank's process id, and what its counters say, in rank order.
+// Collective: every rank's process id, the UUID of its GPU, and what its counters say, in rank order.
 std::vector<unsigned> gather_processes(ProcessGroup& group);
+std::vector<std::string> gather_uuids(ProcessGroup& group, const std::string& uuid);
 std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& traffic);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-double StepPrediction::hidden_share() const {
+double hidden_share(double communication_ms, double exposed_ms) {
   return communication_ms > 0 ? std::clamp(1 - exposed_ms / communication_ms, 0.0, 1.0) : 1.0;
 }
 

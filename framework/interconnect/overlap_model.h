@@ -17,9 +17,6 @@ struct StepPrediction {
   double communication_ms = 0.0;  // of all all-reduces, one after the other
   double exposed_ms = 0.0;        // what they add to the step: it is longer by this than with all-reduces left out
   std::vector<BucketTiming> buckets;
-
-  // The share of the communication that costs nothing, from 0 to 1.
-  double hidden_share() const;
 };
 
 // `alone` is a step whose all-reduces were left out: its length C, its backward's end, and each bucket's ready time and
@@ -29,6 +26,9 @@ struct StepPrediction {
 // backward, divided among the buckets by bytes.
 StepPrediction predict_step(const StepTimeline& alone, const AllReduceTime& all_reduce_ms, std::int64_t loss_bytes = 4,
                             bool update_by_bucket = true);
+
+// The share of the communication that costs nothing, from 0 to 1.
+double hidden_share(double communication_ms, double exposed_ms);
 
 // The most that a faster link can gain over one whose exposed communication is `exposed_ms`: 1 + E / C.
 double speedup_bound(double step_without_communication_ms, double exposed_ms);

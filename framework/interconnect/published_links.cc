@@ -3,27 +3,26 @@
 #include <limits>
 
 #include "framework/core/nearest_name.h"
+#include "framework/interconnect/link_policy.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::string_view kNvlink = "NVLink peer-to-peer";
-constexpr std::string_view kStaged = "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer";
 constexpr std::string_view kPeer = "PCIe peer-to-peer";
 
-// Start-up on NVLink and staged: measured on two H200s, the same for other generations. What of it grows with the ranks
-// is from NCCL's cost model (src/graph/tuning.cc): 8.4 us a call, 3.4 us a step on NVLink, 5.7 on PCIe. Other
-// generations of PCIe scale with the raw rate.
+// Start-up on NVLink and staged: measured on two H200s, the same for other generations. Other generations of PCIe scale
+// with the raw rate.
 constexpr PublishedLink kLinks[] = {
-    {"nvlink3", kNvlink, 14, 230, 300, 0.55, false, "published, 8 A100"},
-    {"nvlink4", kNvlink, 14, 320, 450, 0.55, false, "measured, 2 H200: 300 GB/s at 256 MiB, 328 at 1 GiB"},
-    {"nvlink5", kNvlink, 14, 695, 900, 0.55, false, "published, 8 B300"},
-    {"pcie3", kStaged, 22, 6.85, 15.75, 0.42, true, "a quarter of pcie5's bandwidth"},
-    {"pcie4", kStaged, 22, 13.7, 31.5, 0.42, true, "half of pcie5's bandwidth"},
-    {"pcie5", kStaged, 22, 27.4, 63, 0.42, true, "measured, 2 H200"},
-    {"pcie3-p2p", kPeer, 19.8, 13.45, 15.75, 0.42, true, "half of pcie4-p2p's bandwidth"},
-    {"pcie4-p2p", kPeer, 19.8, 26.9, 31.5, 0.42, true, "published, 2 A100"},
-    {"pcie5-p2p", kPeer, 19.8, 53.8, 63, 0.42, true, "twice pcie4-p2p's bandwidth"},
+    {"nvlink3", kNvlink, 14, 230, 300, false, "published, 8 A100"},
+    {"nvlink4", kNvlink, 14, 320, 450, false, "measured, 2 H200: 300 GB/s at 256 MiB, 328 at 1 GiB"},
+    {"nvlink5", kNvlink, 14, 695, 900, false, "published, 8 B300"},
+    {"pcie3", kStagedOverPcie, 22, 6.85, 15.75, true, "a quarter of pcie5's bandwidth"},
+    {"pcie4", kStagedOverPcie, 22, 13.7, 31.5, true, "half of pcie5's bandwidth"},
+    {"pcie5", kStagedOverPcie, 22, 27.4, 63, true, "measured, 2 H200"},
+    {"pcie3-p2p", kPeer, 19.8, 13.45, 15.75, true, "half of pcie4-p2p's bandwidth"},
+    {"pcie4-p2p", kPeer, 19.8, 26.9, 31.5, true, "published, 2 A100"},
+    {"pcie5-p2p", kPeer, 19.8, 53.8, 63, true, "twice pcie4-p2p's bandwidth"},
 };
 
 }  // namespace
@@ -44,7 +43,7 @@ CostModel cost_model_of(const PublishedLink& link) {
   const double beta = all_reduce_traffic(2).bytes / (1e3 * link.busbw);
   return {.link = std::string(link.name),
           .ranks = 2,
-          .startup_share = link.startup_share,
+          .startup_share = link.shared ? kPcieStartupShare : kNvlinkStartupShare,
           .shared = link.shared,
           .regimes = {{0, std::numeric_limits<std::int64_t>::max(), link.alpha_us, beta}}};
 }

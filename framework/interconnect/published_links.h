@@ -16,8 +16,7 @@ struct PublishedLink {
   double alpha_us;        // of an all-reduce of 2 ranks
   double busbw;           // GB/s of a large all-reduce
   double peak;            // GB/s in one direction, of the link by its specification
-  double startup_share;   // as in CostModel
-  bool shared;
+  bool shared;            // as in CostModel
   std::string_view source;
 };
 

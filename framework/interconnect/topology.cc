@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -206,6 +208,26 @@ std::string Topology::unlinked_pairs() const {
     if (pair.nvlinks == 0) names += fmt::format("{}{}-{}", names.empty() ? "" : ", ", pair.a, pair.b);
   }
   return names;
+}
+
+double Topology::nvlink_peak_gb_s(const std::vector<std::string>& uuids) const {
+  const auto used = [&](int gpu) {
+    return std::find(uuids.begin(), uuids.end(), gpus[static_cast<std::size_t>(gpu)].uuid) != uuids.end();
+  };
+  double peak = std::numeric_limits<double>::infinity();
+  for (const GpuPair& pair : pairs) {
+    if (used(pair.a) && used(pair.b)) peak = std::min(peak, pair.nvlinks > 0 ? pair.peak_gb_s : 0.0);
+  }
+  return std::isinf(peak) ? 0.0 : peak;
+}
+
+double Topology::pcie_peak_gb_s(const std::vector<std::string>& uuids) const {
+  double peak = uuids.empty() ? 0.0 : std::numeric_limits<double>::infinity();
+  for (const std::string& uuid : uuids) {
+    const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const GpuNode& node) { return node.uuid == uuid; });
+    peak = std::min(peak, gpu == gpus.end() ? 0.0 : gpu->pcie_most.peak_gb_s());
+  }
+  return peak;
 }
 
 TopologySources TopologySources::of_host() { return {.nvml = Nvml::open(), .nccl = NcclSettings::of_process()}; }

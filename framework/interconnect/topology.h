@@ -83,6 +83,10 @@ struct Topology {
   bool has_fault() const;
   // "0-2, 1-2": the pairs that NVLink does not join.
   std::string unlinked_pairs() const;
+  // In one direction, of the slowest among the GPUs with these UUIDs: the NVLinks between any two of them, and the PCIe
+  // links of each. 0 where that is not known, or not there.
+  double nvlink_peak_gb_s(const std::vector<std::string>& uuids) const;
+  double pcie_peak_gb_s(const std::vector<std::string>& uuids) const;
 };
 
 // Where it is read from: other roots than those of this host are for tests.

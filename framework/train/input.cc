@@ -1,12 +1,9 @@
 #include "framework/train/input.h"
 
-#include <vector>
-
 #include "framework/core/context.h"
 #include "framework/core/cuda_memory.h"
 #include "framework/core/device_copy.h"
 #include "framework/core/error.h"
-#include "framework/data/counter_random.h"
 #include "framework/ops/image.h"
 #include "kernels/dispatch.h"
 #include "kernels/image.h"
@@ -28,36 +25,14 @@ DeviceBatch to_device(const Batch& batch, const DatasetInfo& info) {
           .first = batch.first};
 }
 
-DeviceBatch zero_batch(std::int64_t count, const Dataset& dataset) {
-  return {.samples = Tensor::zeros(dataset.batch_shape(count), context().dtype()),
-          .labels = Tensor::zeros({count}, DType::i32)};
-}
-
-DeviceBatch random_batch(const DatasetInfo& info, std::int64_t count, std::int64_t first, std::uint64_t key) {
-  std::vector<std::int64_t> extents{count};
-  extents.insert(extents.end(), info.sample_shape.span().begin(), info.sample_shape.span().end());
-  const Shape shape(extents);
-  std::uint64_t counter = 0;
-  const auto classes = static_cast<std::uint64_t>(info.num_classes);
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
-  std::vector<std::uint8_t> samples(static_cast<std::size_t>(shape.numel()));
-  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random_bits(key, counter++) % classes);
-  for (std::uint8_t& element : samples) element = static_cast<std::uint8_t>(random_bits(key, counter++));
-  return to_device({.samples = ConstView(samples.data(), DType::u8, shape),
-                    .labels = ConstView(labels.data(), DType::i32, {count}),
-                    .count = count,
-                    .first = first},
-                   info);
-}
-
-TrainInput::TrainInput(const Dataset& dataset, Loader& loader, std::int64_t batch_size)
-    : info_(dataset.info()), loader_(loader), batch_(zero_batch(batch_size, dataset)) {
+TrainInput::TrainInput(const Dataset& dataset, Loader& loader, const DeviceBatch& target)
+    : info_(dataset.info()), loader_(loader), batch_(target) {
   if constexpr (kernels::kHasCuda) {
     if (context().device() == DeviceType::cuda) {
       copies_ = Stream::create();
       for (Slot& slot : slots_) {
-        slot = {.samples = Tensor::empty(dataset.batch_shape(batch_size), dataset.sample_dtype()),
-                .labels = Tensor::empty({batch_size}, DType::i32),
+        slot = {.samples = Tensor::empty(target.samples.shape(), dataset.sample_dtype()),
+                .labels = Tensor::empty(target.labels.shape(), DType::i32),
                 .copied = Event::create(),
                 .free = Event::create()};
       }
@@ -82,14 +57,14 @@ DeviceBatch TrainInput::next() {
       const Batch& batch = load();
       current_ = (current_ + 1) % slots_.size();
       const Slot& slot = slots_[current_];
-      slot.free.hold(copies_.get());
+      slot.free.make_wait(copies_.get());
       cuda_copy(slot.samples.view().data, batch.samples.data, static_cast<std::size_t>(batch.samples.bytes()),
                 copies_.get());
       cuda_copy(slot.labels.view().data, batch.labels.data, static_cast<std::size_t>(batch.labels.bytes()),
                 copies_.get());
       slot.copied.record(copies_.get());
 
-      slot.copied.hold(exec.stream);
+      slot.copied.make_wait(exec.stream);
       LOCKSTEP_DISPATCH(normalize, exec, slot.samples, info_.mean, info_.stddev, batch_.samples);
       copy_on_device(exec.device, batch_.labels.view().data, slot.labels.view().data,
                      static_cast<std::size_t>(batch.labels.bytes()));

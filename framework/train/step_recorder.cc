@@ -52,7 +52,7 @@ void StepRecorder::mark_finished(std::size_t i, const Work& work) {
   if constexpr (kernels::kHasCuda) {
     if (on_gpu()) {
       begin_.record(context().exec().stream);
-      begin_.hold(stream_.get());
+      begin_.make_wait(stream_.get());
       const StreamScope scope(stream_);
       work.wait();
       stamp(finished);
@@ -66,7 +66,7 @@ void StepRecorder::mark_finished(std::size_t i, const Work& work) {
 
 void StepRecorder::join() {
   if constexpr (kernels::kHasCuda) {
-    if (on_gpu()) end_.hold(context().exec().stream);
+    if (on_gpu()) end_.make_wait(context().exec().stream);
   }
 }
 

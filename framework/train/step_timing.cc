@@ -20,7 +20,9 @@ constexpr double kLearningRate = 1e-4;
 std::vector<double> slowest_of_ranks(std::vector<double> values, ProcessGroup& group) {
   const Tensor tensor = Tensor::from_host(std::span<const double>(values), {std::ssize(values)});
   group.all_reduce(tensor, ReduceOp::max).wait();
-  return tensor.to_host<double>();
+  values = tensor.to_host<double>();
+  group.check();
+  return values;
 }
 
 // Every moment of a timeline in one order. `visit` may change them.
@@ -45,22 +47,20 @@ void check(const StepCount& count) {
 
 std::vector<double> time_steps(TrainStep& step, const DeviceBatch& batch, ProcessGroup& group, const StepCount& count) {
   check(count);
-  const bool on_gpu = context().device() == DeviceType::cuda;
-  const std::int64_t ahead = on_gpu ? 2 : 0;
+  const DeviceBatch& in_place = step.prepare(batch);
   const int total = count.warmup + count.timed;
   std::vector<double> times;
   Clock::time_point last = Clock::now();
   for (int i = 1; i <= total; ++i) {
-    if (!on_gpu) {
+    if (!on_gpu()) {
       group.barrier().wait();
       last = Clock::now();
     }
-    step.enqueue([&] { return batch; }, kLearningRate);
-    while (step.pending() > (i == total ? 0 : ahead)) {
-      step.result();
-      const Clock::time_point now = Clock::now();
-      times.push_back(std::chrono::duration<double, std::milli>(now - std::exchange(last, now)).count());
-    }
+    step.advance([&] { return in_place; }, kLearningRate, i == total,
+                 [&](const StepReport&) {
+                   const Clock::time_point now = Clock::now();
+                   times.push_back(std::chrono::duration<double, std::milli>(now - std::exchange(last, now)).count());
+                 });
   }
   times.erase(times.begin(), times.begin() + count.warmup);
   return slowest_of_ranks(std::move(times), group);
@@ -68,12 +68,13 @@ std::vector<double> time_steps(TrainStep& step, const DeviceBatch& batch, Proces
 
 StepTimeline measure_timeline(TrainStep& step, const DeviceBatch& batch, ProcessGroup& group, const StepCount& count) {
   check(count);
+  const DeviceBatch& in_place = step.prepare(batch);
   std::vector<std::vector<double>> moments;  // of each step
   StepTimeline timeline;
   for (int i = 0; i < count.warmup + count.timed; ++i) {
     group.barrier().wait();
     context().synchronize();
-    step.run([&] { return batch; }, kLearningRate);
+    step.run([&] { return in_place; }, kLearningRate);
     if (i < count.warmup) continue;
     timeline = step.timeline();
     std::vector<double>& of_step = moments.emplace_back();

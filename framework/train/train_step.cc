@@ -20,12 +20,22 @@ namespace {
 // Below this an update on a stream of its own costs more than backward hides of it.
 constexpr std::int64_t kLeastBytesBeside = std::int64_t{16} << 20;
 
-void copy_into(const Tensor& to, const Tensor& from, const char* what) {
-  expect(
-      to.shape() == from.shape() && to.dtype() == from.dtype(),
-      "train step: expected {} {} {} as in the first step, got {} {}; use graph = false for batches of several sizes",
-      what, dtype_name(to.dtype()), to.shape(), dtype_name(from.dtype()), from.shape());
-  copy_on_device(to.device(), to.view().data, from.view().data, static_cast<std::size_t>(to.view().bytes()));
+// A loss that needs no labels gets none.
+Tensor empty_like(const Tensor& tensor) {
+  return tensor.defined() ? Tensor::empty(tensor.shape(), tensor.dtype()) : Tensor{};
+}
+
+bool alike(const Tensor& a, const Tensor& b) {
+  return a.defined() == b.defined() && a.shape() == b.shape() && a.dtype() == b.dtype();
+}
+
+bool alike(const DeviceBatch& a, const DeviceBatch& b) {
+  return alike(a.samples, b.samples) && alike(a.labels, b.labels);
+}
+
+std::string describe(const DeviceBatch& batch) {
+  return fmt::format("{} {} and labels {}", dtype_name(batch.samples.dtype()), batch.samples.shape(),
+                     batch.labels.shape());
 }
 
 }  // namespace
@@ -54,6 +64,8 @@ TrainStep::~TrainStep() {
   try {
     loss_reduced_.wait();
     context().synchronize();
+    graphs_.reset();
+    device_allocator(context().device()).trim(pool_);
   } catch (const std::exception&) {
     // result() has told; here it only matters that it ended.
   }
@@ -61,11 +73,43 @@ TrainStep::~TrainStep() {
 
 double TrainStep::seed() const { return 1.0 / (options_.accumulate * group_.size()); }
 
-void TrainStep::prepare(const DeviceBatch& batch) {
+const DeviceBatch& TrainStep::prepare(const DeviceBatch& batch) {
+  const bool of_new_size = !alike(input_, batch);
+  if (of_new_size) {
+    expect(!captured(),
+           "train step: expected samples {} as in the steps before, got {}; use graph = false for batches of several "
+           "sizes",
+           describe(input_), describe(batch));
+    input_ = {.samples = empty_like(batch.samples), .labels = empty_like(batch.labels)};
+  }
+  read_in(batch);
+  if (!arena_) {
+    lay_out();
+  } else if (of_new_size) {
+    plan_together(group_, [this] { plan_passes(); });
+  }
+  return input_;
+}
+
+// What is in these tensors already is not copied.
+void TrainStep::read_in(const DeviceBatch& batch) {
+  expect(alike(input_, batch), "train step: expected micro-batches of one size, got samples {} after {}",
+         describe(batch), describe(input_));
+  const auto copy = [](const Tensor& to, const Tensor& from) {
+    if (to.defined())
+      copy_on_device(to.device(), to.view().data, from.view().data, static_cast<std::size_t>(to.view().bytes()));
+  };
+  copy(input_.samples, batch.samples);
+  copy(input_.labels, batch.labels);
+  input_.first = batch.first;
+  context().random.sample_offset = batch.first;
+}
+
+void TrainStep::lay_out() {
   std::vector<Parameter*> order;
   const auto first_forward = [&] {
     Tape tape;
-    order = tape.gradient_order(loss_function_(batch));
+    order = tape.gradient_order(loss_function_(input_));
   };
   plan_together(group_, first_forward);
   if (order.empty()) first_forward();
@@ -78,7 +122,7 @@ void TrainStep::prepare(const DeviceBatch& batch) {
   BucketerOptions buckets = options_.buckets;
   if (accumulates && options_.grad_dtype) buckets.wire_dtype = options_.grad_dtype;
   if (on_gpu() && arena_->grads().view().bytes() >= kLeastBytesBeside) {
-    buckets_beside_ = arena_->buckets().size() - 1;  // after the last there is no backward to hide it
+    most_beside_ = arena_->buckets().size() - 1;  // after the last there is no backward to hide it
   }
   if (options_.timeline || (on_gpu() && group_.size() > 1)) {
     recorder_ = std::make_shared<StepRecorder>(*arena_, optimizer_->scalars(), options_.timeline);
@@ -87,15 +131,17 @@ void TrainStep::prepare(const DeviceBatch& batch) {
   }
   buckets.on_launched = [this](std::size_t bucket) { launched(bucket); };
   bucketer_.emplace(*arena_, group_, buckets);
-  plan_together(group_, [&] { plan(batch); });
+  plan_together(group_, [this] {
+    plan_passes();
+    plan_update();
+  });
 }
 
-// Everything a step does but communication, without a change of any parameter: gradients of zero, a rate of zero.
-void TrainStep::plan(const DeviceBatch& batch) {
+void TrainStep::plan_passes() {
   CachingAllocator& allocator = device_allocator(DeviceType::cuda);
   const auto pass = [&](bool first) {
     Tape tape;
-    tape.backward(forward(batch, first), seed());
+    tape.backward(forward(first), seed());
   };
   arena_->begin_step();
   pass(true);   // gradients are written
@@ -112,6 +158,11 @@ void TrainStep::plan(const DeviceBatch& batch) {
     const MemoryPoolScope memory(pool_);
     pass(false);
   }
+}
+
+// Everything else that a step does but communication, without a change of any parameter: gradients of zero, a rate of
+// zero.
+void TrainStep::plan_update() {
   arena_->grads().fill_zero();
   optimizer_->begin_step(0.0);
   for (const Bucket& bucket : arena_->buckets()) finish(bucket.range);
@@ -124,36 +175,38 @@ void TrainStep::plan(const DeviceBatch& batch) {
 }
 
 void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
-  DeviceBatch batch = next();
-  if (!arena_) prepare(batch);
+  expect(pending() < StepReports::kSlots,
+         "train step: expected at most {} steps whose results are not taken, got one more", StepReports::kSlots);
+  prepare(next());
   context().random.step = static_cast<std::uint64_t>(optimizer_->steps());
   optimizer_->begin_step(learning_rate);
   for (int micro = 0; micro < options_.accumulate; ++micro) {
-    if (micro > 0) batch = next();
-    context().random.sample_offset = batch.first;
-    captured() ? replay(batch, place_of(micro)) : micro_step(batch, place_of(micro));
+    if (micro > 0) read_in(next());
+    captured() ? replay(position_of(micro)) : micro_step(position_of(micro));
   }
   reports_.enqueued(optimizer_->steps());
-  if (wants_graph_ && !captured()) capture(batch);
+  if (wants_graph_ && !captured()) capture();
 }
 
 // Adds the loss, times its share, to that of the step. Collectives sum, so the average is in the seed of backward.
-Tensor TrainStep::forward(const DeviceBatch& batch, bool first) {
-  const Tensor loss = loss_function_(batch);
+Tensor TrainStep::forward(bool first) {
+  const Tensor loss = loss_function_(input_);
   LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !first});
   return loss;
 }
 
-void TrainStep::micro_step(const DeviceBatch& batch, Place place) {
+void TrainStep::micro_step(Position position) {
   using Moment = StepRecorder::Moment;
   const MemoryPoolScope memory(pool_);
-  if (place.first) arena_->begin_step();
-  if (place.first && recorder_) recorder_->mark(Moment::begin);
+  if (position.first) arena_->begin_step();
+  if (position.first && recorder_) recorder_->mark(Moment::begin);
   Tape tape;
-  const Tensor loss = forward(batch, place.first);
-  if (!place.last) return tape.backward(loss, seed());
+  const Tensor loss = forward(position.first);
+  if (!position.last) return tape.backward(loss, seed());
 
   if (recorder_) recorder_->mark(Moment::forward);
+  // An op that read a parameter without a gradient may read it again when none is owed any more.
+  buckets_beside_ = tape.reads_without_gradient(arena_->values()) ? 0 : most_beside_;
   loss_reduced_ = group_.all_reduce(loss_, ReduceOp::sum, "loss");  // hidden behind backward
   tape.backward(loss, seed(), &*bucketer_);
   bucketer_->flush();
@@ -170,12 +223,12 @@ void TrainStep::launched(std::size_t bucket) {
   if (bucket < buckets_beside_) finish_beside(bucket);
 }
 
-// On a stream of its own, while backward goes on. Backward no longer reads the bucket's parameters: whoever reads one
-// also writes its gradient, and no write is owed.
+// On a stream of its own, while backward goes on. Backward no longer reads the bucket's parameters: here, whoever reads
+// one also writes its gradient, and no write is owed.
 void TrainStep::finish_beside(std::size_t bucket) {
   if constexpr (kernels::kHasCuda) {
     gradients_ready_.record(context().exec().stream);
-    gradients_ready_.hold(beside_.get());
+    gradients_ready_.make_wait(beside_.get());
     const StreamScope scope(beside_);
     bucketer_->wait(bucket);
     finish(arena_->buckets()[bucket].range);
@@ -199,7 +252,7 @@ void TrainStep::update() {
   }
   if constexpr (kernels::kHasCuda) {
     if (on_gpu() && buckets_beside_ == 0) finish(arena_->whole());  // small: one launch, not one for each bucket
-    if (buckets_beside_ > 0) finished_beside_.hold(context().exec().stream);
+    if (buckets_beside_ > 0) finished_beside_.make_wait(context().exec().stream);
     if (recorder_) recorder_->join();
   }
   if (gradient_norm_) gradient_norm_->combine();
@@ -212,25 +265,30 @@ StepReport TrainStep::result() {
   return report;
 }
 
+void TrainStep::advance(const NextBatch& next, double learning_rate, bool last,
+                        const std::function<void(const StepReport&)>& on_result) {
+  enqueue(next, learning_rate);
+  const std::int64_t ahead = on_gpu() && !last ? 2 : 0;
+  while (pending() > ahead) on_result(result());
+}
+
 StepReport TrainStep::run(const NextBatch& next, double learning_rate) {
   enqueue(next, learning_rate);
   return result();
 }
 
-// After a step that ran eagerly: every kernel is loaded, every plan made, every block of memory there. `input` holds
-// the tensors that the graphs will read.
-void TrainStep::capture(const DeviceBatch& input) {
+// After a step that ran eagerly: every kernel is loaded, every plan made, every block of memory there.
+void TrainStep::capture() {
   if constexpr (kernels::kHasCuda) {
     wants_graph_ = false;
     auto graphs = std::make_unique<Graphs>();
-    graphs->input = input;
     context().keep_workspace();
     context().update_device_random();
     std::string failure;
     try {
       for (int micro = 0; micro < options_.accumulate; ++micro) {
-        CudaGraph& graph = graphs->at(place_of(micro));
-        if (!graph.captured()) graph.capture([&] { micro_step(input, place_of(micro)); });
+        CudaGraph& graph = graphs->at(position_of(micro));
+        if (!graph.captured()) graph.capture([&] { micro_step(position_of(micro)); });
       }
     } catch (const std::exception& error) {
       failure = fmt::format("rank {}: {}", group_.rank(), error.what());
@@ -249,15 +307,12 @@ void TrainStep::capture(const DeviceBatch& input) {
   }
 }
 
-void TrainStep::replay(const DeviceBatch& batch, Place place) {
+void TrainStep::replay(Position position) {
   if constexpr (kernels::kHasCuda) {
-    copy_into(graphs_->input.samples, batch.samples, "samples");
-    copy_into(graphs_->input.labels, batch.labels, "labels");
     context().update_device_random();
-    graphs_->at(place).launch();
-    if (place.last) {
-      group_.watch([recorder = recorder_] { return recorder ? recorder->progress() : "a captured step"; });
-    }
+    graphs_->at(position).launch();
+    // Each micro-step by itself: a deadline is for one collective, not for however many micro-steps come before it.
+    group_.watch([recorder = recorder_] { return recorder ? recorder->progress() : "a captured step"; });
   }
 }
 

@@ -59,18 +59,25 @@ class TrainStep {
   TrainStep& operator=(const TrainStep&) = delete;
 
   // Lays out the arena in the order of a first forward pass of `batch`, makes the ranks equal, makes the optimizer and,
-  // on a GPU, all plans. The first step does it by itself; call it where the state must exist before, as to resume.
-  void prepare(const DeviceBatch& batch);
+  // on a GPU, all plans; for a batch of another size than before, the plans only. Returns the tensors that the step
+  // reads, with a copy of `batch`. A step does it by itself; call it where the state must exist before, as to resume,
+  // and where batches can be written straight into those tensors.
+  const DeviceBatch& prepare(const DeviceBatch& batch);
 
   // Enqueues one step over options.accumulate micro-batches taken from `next`, all of one size on every rank. A GPU is
-  // not waited for. Where the step is replayed, the batch should be in the same tensors each time: it is copied there
-  // otherwise. At most StepReports::kSlots steps may be enqueued whose results are not taken.
+  // not waited for. A batch that is not in the tensors of prepare() is copied there. At most StepReports::kSlots steps
+  // may be enqueued whose results are not taken. Throws std::invalid_argument before anything has changed where that
+  // or, of a replayed step, the size of the batch is not as it must be.
   void enqueue(const NextBatch& next, double learning_rate);
   // Steps whose results are not taken, and the result of the oldest, which is waited for. Throws Error where the group
   // has failed.
   std::int64_t pending() const { return reports_.pending(); }
   StepReport result();
-  // Both, of one step.
+  // Enqueues a step and hands on results, the oldest first: on a GPU those of all steps but two, so that it is never
+  // without work; all of them where this step is the last for now.
+  void advance(const NextBatch& next, double learning_rate, bool last,
+               const std::function<void(const StepReport&)>& on_result);
+  // One step and its result.
   StepReport run(const NextBatch& next, double learning_rate);
 
   ParameterArena& arena() { return *arena_; }
@@ -84,27 +91,29 @@ class TrainStep {
 
  private:
   // What the micro-steps of a step differ in: the first overwrites gradients, the last reduces them and updates.
-  struct Place {
+  struct Position {
     bool first;
     bool last;
   };
-  // One for each place, of which a step without accumulation has one and others up to three.
+  // One for each position, of which a step without accumulation has one and others up to three.
   struct Graphs {
     std::array<CudaGraph, 4> of;
-    CudaGraph& at(Place place) { return of[(place.first ? 2U : 0U) + (place.last ? 1U : 0U)]; }
-    DeviceBatch input;  // which they read
+    CudaGraph& at(Position position) { return of[(position.first ? 2U : 0U) + (position.last ? 1U : 0U)]; }
   };
 
-  Place place_of(int micro) const { return {micro == 0, micro + 1 == options_.accumulate}; }
-  Tensor forward(const DeviceBatch& batch, bool first);
-  void micro_step(const DeviceBatch& batch, Place place);
+  Position position_of(int micro) const { return {micro == 0, micro + 1 == options_.accumulate}; }
+  void read_in(const DeviceBatch& batch);
+  void lay_out();
+  Tensor forward(bool first);
+  void micro_step(Position position);
   void launched(std::size_t bucket);
   void finish_beside(std::size_t bucket);
   void finish(Range gradients);
   void update();
-  void plan(const DeviceBatch& batch);
-  void capture(const DeviceBatch& input);
-  void replay(const DeviceBatch& batch, Place place);
+  void plan_passes();
+  void plan_update();
+  void capture();
+  void replay(Position position);
   double seed() const;
 
   Module& model_;
@@ -113,7 +122,8 @@ class TrainStep {
   ProcessGroup& group_;
   TrainStepOptions options_;
   StepReports reports_;
-  MemoryPool pool_;  // of activations
+  MemoryPool pool_;    // of activations
+  DeviceBatch input_;  // what forward reads, always at the same addresses: nobody else's, since every batch goes there
   std::optional<ParameterArena> arena_;
   std::optional<GradientNorm> gradient_norm_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -125,7 +135,8 @@ class TrainStep {
   // GPU: where buckets are finished while backward goes on, and the marks between that stream and the compute stream.
   Stream beside_;
   Event gradients_ready_, finished_beside_;
-  std::size_t buckets_beside_ = 0;  // the first so many
+  std::size_t most_beside_ = 0;     // the first so many,
+  std::size_t buckets_beside_ = 0;  // but none in a step where that is not safe
   bool wants_graph_ = false;
   std::unique_ptr<Graphs> graphs_;
 };

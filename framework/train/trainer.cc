@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/train/checkpoint.h"
+#include "framework/train/made_up_batch.h"
 #include "framework/train/plan_phase.h"
 #include "framework/train/restore.h"
 
@@ -37,7 +37,7 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
   };
   step_ = std::make_unique<TrainStep>(model, loss, options_.optimizer, group, options_.step);
   if (!options_.resume_dir.empty()) use_plans(options_.resume_dir / kPlanFile);
-  step_->prepare(zero_batch(options_.split.batch_per_rank, train));
+  const DeviceBatch& batch = step_->prepare(zero_batch(options_.split.batch_per_rank, train));
   if (!options_.resume_dir.empty()) {
     const auto moments = optimizer_tensors(step_->arena(), step_->optimizer());
     step_->optimizer().set_steps(restore(options_.resume_dir, model, moments, group));
@@ -49,7 +49,7 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
   steps_per_epoch_ = sampler->steps_per_epoch();
   sampler->seek(sampler->position_of(steps_done()));
   loader_ = std::make_unique<Loader>(train, std::move(sampler));
-  input_ = std::make_unique<TrainInput>(train, *loader_, options_.split.batch_per_rank);
+  input_ = std::make_unique<TrainInput>(train, *loader_, batch);
   if (group_.rank() == 0 && !options_.run_dir.empty()) {
     metrics_ = std::make_unique<MetricsFile>(options_.run_dir / "metrics.jsonl", steps_done());
     save_plans(options_.run_dir / kPlanFile);
@@ -57,17 +57,14 @@ Trainer::Trainer(Module& model, LogitsFunction logits, const Dataset& train, con
 }
 
 std::optional<EvalResult> Trainer::run(const OnStep& on_step) {
-  // How far the host may be ahead of the last result: a GPU is never left without work.
-  const std::int64_t ahead = context().device() == DeviceType::cuda ? 2 : 0;
   std::optional<EvalResult> evaluation;
   last_result_ = Clock::now();
   while (steps_done() < options_.steps) {
-    step_->enqueue([this] { return input_->next(); }, options_.schedule.learning_rate(steps_done()));
-    const std::int64_t step = steps_done();
+    const std::int64_t step = steps_done() + 1;
     const bool evaluates = validation_ != nullptr && evaluates_after(step);
     const bool stops = evaluates || saves_after(step);
-    while (step_->pending() > (stops ? 0 : ahead)) {
-      StepMetrics metrics = finish_step();
+    const auto on_result = [&](const StepReport& report) {
+      StepMetrics metrics = metrics_of(report);
       if (evaluates && metrics.step == step) {
         evaluation = evaluate(model_, logits_, *validation_, options_.split.batch_per_rank, group_);
         metrics.val_loss = evaluation->loss;
@@ -76,7 +73,8 @@ std::optional<EvalResult> Trainer::run(const OnStep& on_step) {
       if (metrics_) metrics_->write(metrics);
       if (saves_after(metrics.step)) save();
       if (on_step) on_step(metrics);
-    }
+    };
+    step_->advance([this] { return input_->next(); }, options_.schedule.learning_rate(steps_done()), stops, on_result);
     if (stops) last_result_ = Clock::now();
   }
   // A run that was complete when it was resumed has a result too.
@@ -86,9 +84,8 @@ std::optional<EvalResult> Trainer::run(const OnStep& on_step) {
   return evaluation;
 }
 
-// The oldest step under way, to its end.
-StepMetrics Trainer::finish_step() {
-  const StepReport report = step_->result();
+// Of a step whose result has just come.
+StepMetrics Trainer::metrics_of(const StepReport& report) {
   StepMetrics metrics;
   metrics.step = report.step;
   metrics.epoch = (report.step - 1) / steps_per_epoch_;

@@ -64,7 +64,7 @@ class Trainer {
   std::int64_t reduced_bytes_per_step() const { return step_->reduced_bytes(); }
 
  private:
-  StepMetrics finish_step();
+  StepMetrics metrics_of(const StepReport& report);
   bool evaluates_after(std::int64_t steps_done) const;
   bool saves_after(std::int64_t steps_done) const;
   void save() const;

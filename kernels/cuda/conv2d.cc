@@ -123,7 +123,7 @@ void run(const ExecContext& exec, const Pass& pass, const Candidate& candidate) 
 }
 
 // What is to be timed: the pass and, where it may rectify a gradient, what its ReLU has to do afterwards.
-void rehearse(const ExecContext& exec, const Pass& pass, const Candidate& candidate) {
+void try_out(const ExecContext& exec, const Pass& pass, const Candidate& candidate) {
   bool unrectified = false;
   Pass own = pass;
   if (pass.out.unrectified != nullptr) own.out.unrectified = &unrectified;
@@ -223,7 +223,7 @@ void convolve(const ExecContext& exec, const Pass& pass, const Shape& x, const S
     plan = candidates_of(problem);
     plan.choice = cuda::choose(exec, problem.text(),
                                {.count = static_cast<int>(plan.candidates.size()),
-                                .run = [&](int i, const ExecContext& own) { rehearse(own, pass, candidate(i)); },
+                                .run = [&](int i, const ExecContext& own) { try_out(own, pass, candidate(i)); },
                                 .name =
                                     [&](int i) {
                                       const Candidate& c = candidate(i);

@@ -35,15 +35,15 @@ void expect_done(bool done, const cuda::Matmul& product) {
   }
 }
 
-enum class Way : std::uint8_t { library, library_fused, tiles };
+enum class Algorithm : std::uint8_t { library, library_fused, tiles };
 
-constexpr const char* name_of(Way way) {
-  switch (way) {
-    case Way::library:
+constexpr const char* name_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::library:
       return "cublaslt";
-    case Way::library_fused:
+    case Algorithm::library_fused:
       return "cublaslt fused";
-    case Way::tiles:
+    case Algorithm::tiles:
       return "tiles";
   }
   return "?";
@@ -54,15 +54,15 @@ struct Forward {
   Activation activation;
   View y;
 
-  std::vector<Way> ways() const {
-    std::vector<Way> found = {Way::library};
-    if (cuda::linear_tiles_fit(x, weight.shape)) found.push_back(Way::tiles);
+  std::vector<Algorithm> algorithms() const {
+    std::vector<Algorithm> found = {Algorithm::library};
+    if (cuda::linear_tiles_fit(x, weight.shape)) found.push_back(Algorithm::tiles);
     return found;
   }
 
-  void run(const ExecContext& exec, Way way) const {
+  void run(const ExecContext& exec, Algorithm algorithm) const {
     const bool has_relu = activation == Activation::relu;
-    if (way == Way::tiles) return cuda::linear_tiles_forward(exec, x, weight, bias, has_relu, y);
+    if (algorithm == Algorithm::tiles) return cuda::linear_tiles_forward(exec, x, weight, bias, has_relu, y);
     cuda::Matmul product{.rows = y.shape[0],
                          .columns = y.shape[1],
                          .depth = x.shape[1],
@@ -87,19 +87,20 @@ struct Backward {
   ConstView dy, x, weight;
   GradView dx, dweight, dbias;
 
-  std::vector<Way> ways() const {
-    std::vector<Way> found = {Way::library};
+  std::vector<Algorithm> algorithms() const {
+    std::vector<Algorithm> found = {Algorithm::library};
     const bool both = dweight && dbias;
     if (both && !dweight.accumulate && !dbias.accumulate && dweight.view.dtype == dbias.view.dtype && dy.numel() > 0 &&
         x.numel() > 0) {
-      found.push_back(Way::library_fused);
+      found.push_back(Algorithm::library_fused);
     }
-    if ((both || !dbias) && dy.numel() > 0 && cuda::linear_tiles_fit(x, weight.shape)) found.push_back(Way::tiles);
+    if ((both || !dbias) && dy.numel() > 0 && cuda::linear_tiles_fit(x, weight.shape))
+      found.push_back(Algorithm::tiles);
     return found;
   }
 
-  void run(const ExecContext& exec, Way way) const {
-    if (way == Way::tiles) return cuda::linear_tiles_backward(exec, dy, x, weight, dx, dweight, dbias);
+  void run(const ExecContext& exec, Algorithm algorithm) const {
+    if (algorithm == Algorithm::tiles) return cuda::linear_tiles_backward(exec, dy, x, weight, dx, dweight, dbias);
     if (dx) {
       const cuda::Matmul product = {.rows = dy.shape[0],
                                     .columns = weight.shape[1],
@@ -119,32 +120,32 @@ struct Backward {
                               .b = {.data = x.data, .dtype = x.dtype},
                               .out = dweight.view,
                               .accumulate = dweight.accumulate};
-      if (way == Way::library_fused) {
+      if (algorithm == Algorithm::library_fused) {
         product.epilogue = cuda::Epilogue::bias_gradient;
         product.bias = dbias.view.data;
       }
       expect_done(run_product(exec, product), product);
     }
-    if (dbias && way != Way::library_fused) cuda::bias_gradient(exec, dy, dbias);
+    if (dbias && algorithm != Algorithm::library_fused) cuda::bias_gradient(exec, dy, dbias);
   }
 
   // What is to be timed: with what is left to the ReLU that made x where its gradient was not rectified.
-  void rehearse(const ExecContext& exec, Way way) const {
+  void try_out(const ExecContext& exec, Algorithm algorithm) const {
     bool unrectified = false;
     Backward own = *this;
     if (dx.unrectified != nullptr) own.dx.unrectified = &unrectified;
-    own.run(exec, way);
+    own.run(exec, algorithm);
     if (unrectified) cuda::relu_backward(exec, dx.view, x, {dx.view, false});
   }
 };
 
-// What a choice depends on.
+// What a choice depends on, and which algorithms there are to choose from.
 struct Key {
   bool backward;
   int device;
   std::int64_t rows, inputs, outputs;
   DType dtype, gradients;
-  bool bias, relu, to_x, to_weight, rectify, accumulate, tf32, deterministic;
+  bool bias, relu, to_x, to_weight, rectify, adds_to_x, adds_to_weight, adds_to_bias, tf32, deterministic;
   auto operator<=>(const Key&) const = default;
 
   std::string text() const {
@@ -152,7 +153,8 @@ struct Key {
            (backward ? std::string(" to ") + dtype_name(gradients) : "") + " (" + std::to_string(rows) + ", " +
            std::to_string(inputs) + ", " + std::to_string(outputs) + ")" + (bias ? " bias" : "") +
            (relu ? " relu" : "") + (to_x ? " dx" : "") + (to_weight ? " dweight" : "") + (rectify ? " rectify" : "") +
-           (accumulate ? " adds" : "") + (tf32 ? " tf32" : "") + (deterministic ? " deterministic" : "");
+           (adds_to_x ? " +dx" : "") + (adds_to_weight ? " +dweight" : "") + (adds_to_bias ? " +dbias" : "") +
+           (tf32 ? " tf32" : "") + (deterministic ? " deterministic" : "");
   }
 };
 
@@ -169,30 +171,33 @@ Key key_of(const ExecContext& exec, const ConstView& x, const Shape& weight) {
           .to_x = false,
           .to_weight = false,
           .rectify = false,
-          .accumulate = false,
+          .adds_to_x = false,
+          .adds_to_weight = false,
+          .adds_to_bias = false,
           .tf32 = exec.allow_tf32,
           .deterministic = exec.deterministic};
   LOCKSTEP_CUDA_CHECK(cudaGetDevice(&key.device));
   return key;
 }
 
-// The fastest way, found out when a problem is met for the first time.
-template <class Rehearse>
-Way chosen(const ExecContext& exec, const Key& key, const std::vector<Way>& ways, Rehearse&& rehearse,
-           cuda::Targets targets) {
-  if (ways.size() == 1) return ways.front();
+// The fastest, found out when a problem is met for the first time.
+template <class TryOut>
+Algorithm chosen(const ExecContext& exec, const Key& key, const std::vector<Algorithm>& algorithms, TryOut&& try_out,
+                 cuda::Targets targets) {
+  if (algorithms.size() == 1) return algorithms.front();
   static std::mutex mutex;
-  static std::map<Key, Way> known;
+  static std::map<Key, Algorithm> known;
   const std::lock_guard lock(mutex);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
-  const auto way = [&](int candidate) { return ways[static_cast<std::size_t>(candidate)]; };
-  const int choice = cuda::choose(exec, key.text(),
-                                  {.count = static_cast<int>(ways.size()),
-                                   .run = [&](int candidate, const ExecContext& own) { rehearse(own, way(candidate)); },
-                                   .name = [&](int candidate) { return std::string(name_of(way(candidate))); }},
-                                  targets);
-  return known.emplace(key, way(choice)).first->second;
+  const auto algorithm = [&](int candidate) { return algorithms[static_cast<std::size_t>(candidate)]; };
+  const int choice =
+      cuda::choose(exec, key.text(),
+                   {.count = static_cast<int>(algorithms.size()),
+                    .run = [&](int candidate, const ExecContext& own) { try_out(own, algorithm(candidate)); },
+                    .name = [&](int candidate) { return std::string(name_of(algorithm(candidate))); }},
+                   targets);
+  return known.emplace(key, algorithm(choice)).first->second;
 }
 
 }  // namespace
@@ -203,8 +208,8 @@ void cuda::linear_forward(const ExecContext& exec, ConstView x, ConstView weight
   Key key = key_of(exec, x, weight.shape);
   key.bias = bias.data != nullptr;
   key.relu = activation == Activation::relu;
-  pass.run(exec,
-           chosen(exec, key, pass.ways(), [&](const ExecContext& own, Way way) { pass.run(own, way); }, {{y, false}}));
+  pass.run(exec, chosen(exec, key, pass.algorithms(),
+                        [&](const ExecContext& own, Algorithm algorithm) { pass.run(own, algorithm); }, {{y, false}}));
 }
 
 void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
@@ -217,8 +222,11 @@ void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, C
   key.to_x = static_cast<bool>(dx);
   key.to_weight = static_cast<bool>(dweight);
   key.rectify = dx.unrectified != nullptr;
-  key.accumulate = dx.accumulate || dweight.accumulate || dbias.accumulate;
-  pass.run(exec, chosen(exec, key, pass.ways(), [&](const ExecContext& own, Way way) { pass.rehearse(own, way); },
+  key.adds_to_x = dx.accumulate;
+  key.adds_to_weight = dweight.accumulate;
+  key.adds_to_bias = dbias.accumulate;
+  pass.run(exec, chosen(exec, key, pass.algorithms(),
+                        [&](const ExecContext& own, Algorithm algorithm) { pass.try_out(own, algorithm); },
                         {dx, dweight, dbias}));
 }
 

@@ -186,6 +186,21 @@ TEST(Tape, NothingIsRecordedWithoutATapeOrAParameter) {
   EXPECT_NE(scale(w->value, 2.0).variable(), nullptr);
 }
 
+TEST(Tape, KnowsWhatIsReadWithoutAGradient) {
+  const auto w = parameter("w", {1, 2});
+  const auto reads = [&](const std::function<Tensor()>& forward) {
+    Tape tape;
+    const Tensor kept = forward();
+    return tape.reads_without_gradient(w->value);
+  };
+  EXPECT_FALSE(reads([&] { return multiply(w->value, w->value); }));
+  EXPECT_FALSE(reads([&] { return multiply(w->value, vector_of({3, 4})); }));
+  EXPECT_FALSE(reads([&] { return w->value.detach(); }));
+  EXPECT_TRUE(reads([&] { return multiply(w->value, w->value.detach()); }));
+  const auto x = parameter("x", {5});
+  EXPECT_TRUE(reads([&] { return multiply(x->value, w->value.detach().slice(1, 2)); }));
+}
+
 TEST(Tape, AnInnerTapeGivesWayToTheOuterOne) {
   EXPECT_EQ(Tape::current(), nullptr);
   {

@@ -64,7 +64,7 @@ class Browser : public ::testing::Test {
 };
 
 TEST_F(Browser, ReportsAreWholeAtBothWidthsAndInBothColourSchemes) {
-  for (const char* name : {"two_h200", "emulated"}) {
+  for (const char* name : {"made_up_h200", "emulated"}) {
     const std::string page = folder_ / name + std::string(".html");
     const CommandResult result =
         run_command(std::string("report tests/cli/comparisons/") + name + ".json --out " + page);
@@ -82,7 +82,7 @@ TEST_F(Browser, ReportsAreWholeAtBothWidthsAndInBothColourSchemes) {
 }
 
 TEST_F(Browser, LongNamesAreNotCutOff) {
-  std::ifstream recorded("tests/cli/comparisons/two_h200.json");
+  std::ifstream recorded("tests/cli/comparisons/made_up_h200.json");
   json comparison = json::parse(recorded);
   const std::string name =
       "An-accelerator-whose-name-was-written-without-one-single-space-and-<b>-with-markup-" + std::string(80, 'W');

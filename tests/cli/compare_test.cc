@@ -105,6 +105,24 @@ TEST(Compare, TheOrderOfTheLinksChangesNoConclusion) {
 // Whatever the figures are.
 constexpr const char* kQuick = " --slow-motion 20 --repeats 2 --steps 1 --warmup 1 ";
 
+TEST(Compare, WithoutOverlapNothingIsPredictedToBeHidden) {
+  for (const std::string overlap : {"off", "naive"}) {
+    const json result =
+        compare("mlp --emulate nvlink4,pcie3 --batch-per-rank 512 --overlap " + overlap + std::string(kQuick));
+    ASSERT_FALSE(result.is_null());
+    const json& alone = result.at("alone_timeline");
+    const double update = alone.at("step_ms").get<double>() - alone.at("backward_ms").get<double>();
+    for (const json& arm : result.at("arms")) {
+      const double communication = arm.at("communication_ms");
+      EXPECT_GE(arm.at("predicted_ms").get<double>(),
+                0.7 * (alone.at("step_ms").get<double>() - update) + communication)
+          << overlap;
+    }
+    const std::size_t calls = result.at("all_reduces").size();
+    EXPECT_EQ(calls, overlap == "naive" ? 6u : result.at("buckets").size());
+  }
+}
+
 TEST(Compare, SweepsBatchesAndRanks) {
   std::string out;
   const json result =

@@ -26,7 +26,8 @@ std::string text_of(const std::string& file) {
   return text.str();
 }
 
-json recorded(const std::string& name) { return json::parse(text_of("tests/cli/comparisons/" + name + ".json")); }
+// As lockstep compare writes them: "emulated" on CPU ranks, "made_up_h200" from published figures of two H200s.
+json comparison_of(const std::string& name) { return json::parse(text_of("tests/cli/comparisons/" + name + ".json")); }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -73,7 +74,7 @@ std::vector<std::string> all(const std::string& text, const std::string& pattern
 }
 
 TEST(Report, TheFirstLineIsTheResult) {
-  const Report made = report(recorded("two_h200"));
+  const Report made = report(comparison_of("made_up_h200"));
   EXPECT_EQ(made.result.code, 0) << made.result.err;
   const std::string line =
       "24 h staged over PCIe become 10 h with NVLink for VGG-16 at 32 images a GPU "
@@ -85,7 +86,7 @@ TEST(Report, TheFirstLineIsTheResult) {
 }
 
 TEST(Report, TheFiguresAreThoseOfTheComparison) {
-  const Report made = report(recorded("two_h200"));
+  const Report made = report(comparison_of("made_up_h200"));
   const std::string text = plain_markdown(made.markdown);
   EXPECT_TRUE(contains(text, "| NVLink | 10.05 | 9.98-10.12 | 6368 | 0.43 | 76 % | 9.64 | proven |")) << text;
   EXPECT_TRUE(contains(text, "| PCIe, staged | 24.04 | 23.86-24.21 | 2662 | 14.42 | 29 % | 24.06 | proven |"));
@@ -104,8 +105,8 @@ TEST(Report, TheFiguresAreThoseOfTheComparison) {
 }
 
 TEST(Report, MarkdownSaysWhatThePageSays) {
-  for (const char* name : {"two_h200", "emulated"}) {
-    const Report made = report(recorded(name));
+  for (const char* name : {"made_up_h200", "emulated"}) {
+    const Report made = report(comparison_of(name));
     const std::string text = plain_markdown(made.markdown);
     std::size_t cells = 0;
     for (const char* pattern : {"<td[^>]*>([^<]*)</td>", "<th[^>]*>([^<]*)</th>", "<dd>([^<]*)</dd>",
@@ -120,7 +121,7 @@ TEST(Report, MarkdownSaysWhatThePageSays) {
 }
 
 TEST(Report, ThePageNeedsNothingElse) {
-  const std::string html = report(recorded("two_h200")).html;
+  const std::string html = report(comparison_of("made_up_h200")).html;
   for (const char* part : {"http", "<script", "src=", "url(", "@import", "@font-face", "javascript"}) {
     EXPECT_FALSE(contains(replaced(html, "http-equiv", ""), part)) << part;
   }
@@ -131,7 +132,7 @@ TEST(Report, ThePageNeedsNothingElse) {
 }
 
 TEST(Report, EmulatedIsSaidAndReproducesNothing) {
-  const Report made = report(recorded("emulated"));
+  const Report made = report(comparison_of("emulated"));
   EXPECT_EQ(made.result.code, 0) << made.result.err;
   EXPECT_TRUE(contains(made.result.out, "24 h staged over emulated PCIe 5 become ")) << made.result.out;
   EXPECT_TRUE(contains(made.result.out, " h with emulated NVLink 4 for MLP at 64 images a rank (")) << made.result.out;
@@ -146,7 +147,7 @@ TEST(Report, EmulatedIsSaidAndReproducesNothing) {
 }
 
 TEST(Report, NothingBreaksOutOfThePage) {
-  json comparison = recorded("two_h200");
+  json comparison = comparison_of("made_up_h200");
   const std::string nasty =
       "</td><script>alert(\"x\")</script> & 'one' | `two` [three](four) \x01 *five*\nsix \r- seven \\";
   json& topology = comparison["machine"]["topology"];
@@ -201,7 +202,7 @@ TEST(Report, WhatIsNotThereWasNotMeasured) {
 }
 
 TEST(Report, DoubtsComeFirst) {
-  json comparison = recorded("two_h200")["cases"][0];
+  json comparison = comparison_of("made_up_h200")["cases"][0];
   comparison["speedup"] = {{"value", 1.01}, {"low", 0.98}, {"high", 1.04}};
   comparison["arms"][0]["proof"] = "unproven";
   comparison["arms"][0]["proof_reason"] = "another process was on GPU 1";
@@ -252,7 +253,7 @@ TEST(Report, NoDamageToAFileCrashesIt) {
   const std::vector<json> others{
       nullptr, true, -1, 0, 1e300, -5.5, "text", "", json::array(), json::object(), json::array({1, "a"})};
   for (int i = 0; i < 60; ++i) {
-    json comparison = recorded(i % 2 == 0 ? "two_h200" : "emulated");
+    json comparison = comparison_of(i % 2 == 0 ? "made_up_h200" : "emulated");
     for (int damage = 0; damage < 1 + i % 5; ++damage) {
       std::vector<json*> places;
       collect(comparison, places);
@@ -281,18 +282,57 @@ TEST(Report, CompareWritesAllThree) {
       << "the reader looks for other names than compare writes: " << markdown;
 }
 
-TEST(Claims, AComparisonAnswersThem) {
+// The verdicts by the claims' names, and what else the command printed.
+std::map<std::string, json> claims_of(const json& comparison) {
   const TemporaryDirectory folder;
+  std::ofstream(folder / "comparison.json") << comparison;
   const CommandResult result =
-      run_command("claims --from tests/cli/comparisons/two_h200.json --json " + folder / "claims.json");
+      run_command("claims --from " + folder / "comparison.json" + " --json " + folder / "claims.json");
   EXPECT_EQ(result.code, 0) << result.err;
-  const json written = json::parse(text_of(folder / "claims.json"));
   std::map<std::string, json> claims;
+  const json written = json::parse(text_of(folder / "claims.json"));
   for (const json& claim : written["claims"]) claims[claim["name"]] = claim;
+  return claims;
+}
+
+TEST(Claims, OnlyNvlinkAgainstStagingAnswersThem) {
+  json comparison = comparison_of("made_up_h200");
+  comparison["cases"] = json::array({comparison["cases"][0]});
+  EXPECT_EQ(claims_of(comparison)["training-2-5"]["verdict"], "reproduced");
+  json& arms = comparison["cases"][0]["arms"];
+  json turned = comparison;
+  std::swap(turned["cases"][0]["arms"][0], turned["cases"][0]["arms"][1]);
+  turned["cases"][0]["speedup"] = {{"value", 1 / 2.39}, {"low", 1 / 2.42}, {"high", 1 / 2.36}};
+  EXPECT_EQ(claims_of(turned)["training-2-5"]["verdict"], "reproduced") << "whichever is named first";
+
+  arms[1]["link"] = "net";
+  arms[1]["path"] = "over the network, also within this host";
+  auto answers = claims_of(comparison);
+  EXPECT_EQ(answers["training-2-5"]["verdict"], "not measurable here");
+  EXPECT_EQ(answers["training-2-5"]["reason"], "no training was compared over NVLink and staged");
+  EXPECT_EQ(answers["larger-models"]["verdict"], "not measurable here");
+  // NVLink against itself, by another name.
+  arms[1] = arms[0];
+  arms[1]["link"] = "auto";
+  comparison["cases"][0]["speedup"] = {{"value", 1.0}, {"low", 0.99}, {"high", 1.01}};
+  answers = claims_of(comparison);
+  EXPECT_EQ(answers["training-2-5"]["verdict"], "not measurable here");
+  EXPECT_EQ(answers["driver-alone"]["verdict"], "reproduced") << "in mode auto nothing is set";
+  EXPECT_EQ(answers["frameworks-configured"]["verdict"], "not reproduced");
+}
+
+TEST(Claims, SweepsCountByTheirOwnProof) {
+  json comparison = comparison_of("made_up_h200");
+  for (json& figures : comparison["cases"]) figures["arms"][0]["sweep"]["probe"]["verdict"] = "unproven";
+  EXPECT_EQ(claims_of(comparison)["latency-tenth"]["verdict"], "not measurable here");
+}
+
+TEST(Claims, AComparisonAnswersThem) {
+  auto claims = claims_of(comparison_of("made_up_h200"));
   EXPECT_EQ(claims["latency-tenth"]["verdict"], "not reproduced");
   EXPECT_EQ(claims["latency-tenth"]["measured"], "an all-reduce of 1024 bytes takes 14 us over NVLink, 21.5 us staged");
   EXPECT_EQ(claims["training-2-5"]["verdict"], "not reproduced");
-  EXPECT_EQ(claims["driver-alone"]["verdict"], "reproduced");
+  EXPECT_EQ(claims["driver-alone"]["verdict"], "not measurable here") << "the nvlink arm sets NCCL_P2P_DISABLE";
   EXPECT_EQ(claims["joins-cpus"]["verdict"], "not measurable here");
   EXPECT_EQ(claims["larger-models"]["verdict"], "not reproduced");
   EXPECT_EQ(claims["graphics"]["verdict"], "not measurable here");
@@ -300,6 +340,7 @@ TEST(Claims, AComparisonAnswersThem) {
   const CommandResult emulated = run_command("claims --from tests/cli/comparisons/emulated.json");
   EXPECT_EQ(emulated.code, 0) << emulated.err;
   EXPECT_FALSE(contains(emulated.out, "reproduced: "));
+  EXPECT_TRUE(contains(emulated.out, "in slow motion by a factor of 1400")) << emulated.out;
   const CommandResult broken = run_command("claims --from docs/claims.md");
   EXPECT_EQ(broken.code, 2);
   expect_one_line(broken.err, {"--from docs/claims.md", "expected a JSON object"});

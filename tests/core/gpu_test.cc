@@ -147,11 +147,11 @@ TEST_F(Gpu, EventsOrderStreams) {
   enqueue_long_work(big);
   cuda_copy(middle.view().data, source.view().data, bytes, stream());
   written.record(stream());
-  written.hold(other.get());
+  written.make_wait(other.get());
   cuda_copy(result.view().data, middle.view().data, bytes, other.get());
   read.record(other.get());
   EXPECT_FALSE(written.done()) << "the host was made to wait";
-  read.hold(stream());
+  read.make_wait(stream());
   EXPECT_EQ(result.to_host<std::int32_t>(), values);
   EXPECT_TRUE(written.done());
   EXPECT_TRUE(read.done());

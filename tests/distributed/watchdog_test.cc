@@ -24,9 +24,12 @@ struct FakeWork final : Watchdog::Item {
     if (broken) throw Error("an illegal address");
     return has_ended;
   }
-  std::string to_string() const override { return text; }
+  std::string to_string() const override {
+    return progress == 0 ? text : text + " after bucket " + std::to_string(progress);
+  }
 
   std::string text;
+  std::atomic<int> progress = 0;
   std::atomic<bool> has_started;
   std::atomic<bool> has_ended = false;
   std::atomic<bool> broken = false;
@@ -127,6 +130,19 @@ TEST(Watchdog, CountsTimeFromTheStart) {
   EXPECT_FALSE(watched.fails_within(500ms));
   work->has_started = true;
   EXPECT_TRUE(watched.fails_within(5s));
+}
+
+TEST(Watchdog, TakesProgressForLife) {
+  Watched watched(200ms);
+  const auto work = std::make_shared<FakeWork>("a step");
+  watched.watchdog.watch(work);
+  for (int bucket = 1; bucket <= 10; ++bucket) {  // longer than the timeout in all
+    std::this_thread::sleep_for(60ms);
+    work->progress = bucket;
+  }
+  EXPECT_EQ(watched.text(), "");
+  ASSERT_TRUE(watched.fails_within(5s));
+  EXPECT_NE(watched.text().find("a step after bucket 10: not finished 200 ms"), std::string::npos) << watched.text();
 }
 
 TEST(Watchdog, ReportsTheEngineAndTheDevice) {

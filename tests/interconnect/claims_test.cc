@@ -39,14 +39,14 @@ ClaimEvidence two(const GpuNode& gpu, GpuPath path) {
 ClaimEvidence two_h200() {
   ClaimEvidence evidence = two(kH200, GpuPath::nvswitch);
   evidence.topology.virtual_machine = "KVM";
-  evidence.nvlink_proven = true;
+  evidence.nvlink_by_itself = true;
   evidence.nvlink = SweepEnds{.small_bytes = 8, .small_us = 14, .large_bytes = 1 << 30, .large_busbw = 328};
   evidence.staged = SweepEnds{.small_bytes = 8, .small_us = 22, .large_bytes = 1 << 30, .large_busbw = 27.4};
   evidence.trainings = {{.what = "VGG-16 at 32 images a GPU",
                          .speedup = {2.39, 2.31, 2.47},
                          .proven = true,
-                         .fast_gradient_bytes = 553430176,
-                         .slow_gradient_bytes = 553430176}};
+                         .nvlink_gradient_bytes = 553430176,
+                         .staged_gradient_bytes = 553430176}};
   return evidence;
 }
 
@@ -152,6 +152,11 @@ TEST(Claims, TrainingMustBeProvenAndFastThroughout) {
   evidence.trainings[0].speedup.low = 2.2;
   evidence.trainings[0].proven = false;
   EXPECT_EQ(answer(evidence, "training-2-5").verdict, Kind::not_measurable);
+  // A proven refutation stands, whatever is unproven beside it.
+  evidence.trainings.push_back({.what = "GPT-2 at 32", .speedup = {1.05, 1.04, 1.06}, .proven = true});
+  EXPECT_EQ(answer(evidence, "training-2-5").verdict, Kind::not_reproduced);
+  evidence.trainings[1].speedup = {2.5, 2.4, 2.6};
+  EXPECT_EQ(answer(evidence, "training-2-5").verdict, Kind::not_measurable) << "one is proven, one is not";
 }
 
 TEST(Claims, NamesThatSayNothing) {
@@ -179,7 +184,7 @@ TEST(Claims, ByItselfMeansNoFaultNoSettingAndCountedBytes) {
   evidence.topology.findings = {{TopologyFinding::Kind::fault, "the fabric manager has not set up its NVSwitches", ""}};
   EXPECT_EQ(answer(evidence, "driver-alone").verdict, Kind::not_reproduced);
   evidence = two_h200();
-  evidence.nvlink_proven = false;
+  evidence.nvlink_by_itself = false;
   EXPECT_EQ(answer(evidence, "driver-alone").verdict, Kind::not_measurable);
   EXPECT_EQ(answer(evidence, "frameworks-configured").verdict, Kind::not_measurable);
 }

@@ -101,6 +101,13 @@ TEST(CostModel, MoreRanksStartMoreOftenAndSendMore) {
   EXPECT_EQ(model.band(8).high, 4);
 }
 
+TEST(CostModel, AMeasuredLinkStartsLikeItsKind) {
+  const std::vector<MeasuredTime> points{{1000, 20}, {2000, 20}};
+  // Of alpha at 8 ranks, 14 starts instead of 2.
+  EXPECT_NEAR(fit_cost_model("nvlink", 2, false, points).all_reduce_us(1, 8), 20 * (0.55 + 0.45 * 7), 1e-9);
+  EXPECT_NEAR(fit_cost_model("pcie", 2, true, points).all_reduce_us(1, 8), 20 * (0.42 + 0.58 * 7), 1e-9);
+}
+
 TEST(CostModel, RefusesWhatCannotBeFitted) {
   using Sweep = std::vector<MeasuredTime>;
   EXPECT_THROW(fit_cost_model("x", 2, false, Sweep{{1000, 10}}), std::invalid_argument);

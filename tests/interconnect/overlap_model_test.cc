@@ -23,7 +23,7 @@ TEST(OverlapModel, AnInfinitelyFastLinkCostsNothing) {
   const StepPrediction step = predict_step(kAlone, per_megabyte(0));
   EXPECT_DOUBLE_EQ(step.step_ms, 34);
   EXPECT_DOUBLE_EQ(step.exposed_ms, 0);
-  EXPECT_DOUBLE_EQ(step.hidden_share(), 1);
+  EXPECT_DOUBLE_EQ(hidden_share(step.communication_ms, step.exposed_ms), 1);
 }
 
 TEST(OverlapModel, OnlyTheLastBucketShowsWhereTheLinkKeepsUp) {
@@ -34,7 +34,7 @@ TEST(OverlapModel, OnlyTheLastBucketShowsWhereTheLinkKeepsUp) {
   EXPECT_NEAR(step.step_ms, 40, 1e-9);
   EXPECT_NEAR(step.exposed_ms, 6, 1e-9);
   EXPECT_NEAR(step.communication_ms, 16, 1e-4);
-  EXPECT_NEAR(step.hidden_share(), 10.0 / 16, 1e-4);
+  EXPECT_NEAR(hidden_share(step.communication_ms, step.exposed_ms), 10.0 / 16, 1e-4);
 }
 
 TEST(OverlapModel, ASlowLinkIsAQueue) {

@@ -85,6 +85,25 @@ TEST_F(TopologyTest, DirectLinksJoinWhomTheyReach) {
   EXPECT_FALSE(topology.has_fault());
 }
 
+TEST_F(TopologyTest, PeaksAreThoseOfTheGpusInUse) {
+  auto machine = fake_machine({fake_h200(0), fake_h200(1), fake_h200(2, 0), fake_h200(3)});
+  for (const int link : {2, 3, 17}) machine["gpus"][3]["links"][static_cast<std::size_t>(link)]["active"] = false;
+  machine["gpus"][2]["pcie"] = {3, 16, 3, 16};
+  const Topology topology = read(machine);
+  const auto uuids = [&](std::vector<std::size_t> gpus) {
+    std::vector<std::string> texts;
+    for (const std::size_t gpu : gpus) texts.push_back(topology.gpus[gpu].uuid);
+    return texts;
+  };
+  EXPECT_DOUBLE_EQ(topology.nvlink_peak_gb_s(uuids({0, 1})), 450);
+  EXPECT_DOUBLE_EQ(topology.nvlink_peak_gb_s(uuids({0, 1, 3})), 375);
+  EXPECT_DOUBLE_EQ(topology.nvlink_peak_gb_s(uuids({0, 2})), 0) << "no link joins them";
+  EXPECT_DOUBLE_EQ(topology.nvlink_peak_gb_s({}), 0);
+  EXPECT_NEAR(topology.pcie_peak_gb_s(uuids({0, 1})), 63, 0.1);
+  EXPECT_NEAR(topology.pcie_peak_gb_s(uuids({0, 2})), 15.75, 0.1);
+  EXPECT_EQ(topology.pcie_peak_gb_s({"GPU-unknown"}), 0);
+}
+
 TEST_F(TopologyTest, FarEndsThatAVirtualMachineHidesAreTakenForASwitch) {
   write("proc/cpuinfo", "flags : fpu hypervisor lahf_lm\n");
   write("sys/class/dmi/id/product_name", "KVM\n");

@@ -102,6 +102,8 @@ GPUS=9.0 NVCC=12.4 expect 0 '' "$bootstrap" --no-install data # nothing is built
 GPUS=9.0 NVCC=12.4 LOCKSTEP_CUDA=OFF expect 0 '' "$bootstrap" --no-install
 expect 2 "${line}no nvcc$line" "$bootstrap" --no-install cuda
 NVCC=12.4 expect 2 "${line}cmake/bootstrap.sh cuda \(for $wheels\)" "$bootstrap" --no-install cuda
+NVCC=12.4 LC_ALL=of_nowhere expect 2 ".*: cmake/bootstrap.sh cuda \(for $wheels\)" "$bootstrap" --no-install cuda
+LC_ALL=of_nowhere expect 2 ".*: no nvcc$line" "$bootstrap" --no-install cuda
 NVCC=12.4 LOCKSTEP_CUDA=ON expect 2 "$line \(for $wheels\)" "$bootstrap" --no-install
 expect_wheels
 

@@ -22,6 +22,7 @@ configure() {
 }
 auto() { configure -DLOCKSTEP_CUDA=AUTO "$@"; }
 GPUS='9.0 8.0' expect 0 '.*-- Building for GPUs \(sm_80;90\): CUDA [0-9.]+, NCCL [0-9.]+, cuDNN [0-9.]+.*' auto
+GPUS=9.0 LC_ALL=of_nowhere expect 0 '.*-- Building for GPUs \(sm_90\).*' auto  # of which shells warn
 expect 0 '.*-- Building for the CPU: no GPU that nvidia-smi knows.*' auto
 GPUS=9.0 expect 0 ".*-- Building for the CPU: no NCCL, cuDNN ${line}cmake/bootstrap.sh cuda$line.*" \
   auto -DCMAKE_DISABLE_FIND_PACKAGE_NCCL=ON -DCMAKE_DISABLE_FIND_PACKAGE_cuDNN=ON

@@ -13,7 +13,8 @@ GPUS=9.0 expect 1 'no nvcc on PATH, .* \(CUDA 12.4 or later is needed\)' "$cuda"
 GPUS=9.0 NVCC=11.8 expect 1 'nvcc 11.8 is too old \(CUDA 12.4 or later is needed\)' "$cuda" architectures
 GPUS=9.0 NVCC=12.3 expect 1 'nvcc 12.3 is too old .*' "$cuda" architectures
 GPUS=12.0 NVCC=12.4 expect 1 'nvcc 12.4 makes no code for the GPU here \(sm_120\)' "$cuda" architectures
-GPUS='9.0 6.1' NVCC=12.4 expect 1 'nvcc 12.4 makes .*\(sm_61\)' "$cuda" architectures
+GPUS=7.5 NVCC=12.4 expect 1 'the GPU here \(sm_75\) is too old \(sm_80 or later is needed\)' "$cuda" architectures
+GPUS='9.0 6.1' NVCC=12.4 expect 1 'the GPU here \(sm_61\) is too old .*' "$cuda" architectures
 GPUS=9.0 NVCC=12.4 expect 0 90 "$cuda" architectures
 GPUS='9.0 8.0 9.0' NVCC=12.10 expect 0 '80;90' "$cuda" architectures
 

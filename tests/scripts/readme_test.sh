@@ -29,6 +29,6 @@ for command in "${commands[@]}"; do
 done
 
 # Every page and folder that the README links to is there.
-for link in $(grep -oP '\]\(\K[^)]+' "$source_dir/README.md"); do
+for link in $(grep -oP '\]\(\K[^)#]+' "$source_dir/README.md"); do
   [[ -e $source_dir/$link ]] || { echo "FAILED: README.md links to $link, which is not there" && exit 1; }
 done

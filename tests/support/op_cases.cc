@@ -183,6 +183,16 @@ void add_linear(Rows& rows) {
                     .indices = {},
                     .forward = [](auto& a) { return linear(a.inputs[0], a.inputs[1]); }});
   }
+  // The gradient of x is added to while those of weight and bias may be written.
+  for (const Shape& x : {Shape{3, 17}, Shape{129, 3}, Shape{16, 64}}) {
+    rows.push_back({.name = named("residual_of_linear", x),
+                    .inputs = {{x}, {{x[1], x[1]}}, {{x[1]}}},
+                    .indices = {},
+                    .forward = [](auto& a) {
+                      const Tensor h = activation(a.inputs[0]);
+                      return add(linear(h, a.inputs[1], a.inputs[2]), h);
+                    }});
+  }
 }
 
 // Ops that end in a ReLU, and those that read one and so may rectify its gradient.

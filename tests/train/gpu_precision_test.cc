@@ -16,6 +16,7 @@
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/train/checkpoint.h"
 #include "framework/train/input.h"
+#include "framework/train/made_up_batch.h"
 #include "framework/train/restore.h"
 #include "framework/train/train_step.h"
 #include "kernels/bfloat16.h"
@@ -49,12 +50,12 @@ class Training {
     const BatchSplit split{.batch_per_rank = kBatch / options.accumulate, .accumulate = options.accumulate};
     dataset_ = synthetic_dataset({.size = 4096, .seed = testing::test_seed()});
     loader_ = std::make_unique<Loader>(*dataset_, std::make_unique<TrainSampler>(dataset_->size(), split, 0));
-    input_ = std::make_unique<TrainInput>(*dataset_, *loader_, split.batch_per_rank);
     const auto loss = [this](const DeviceBatch& batch) {
       return softmax_cross_entropy(model_->forward(batch.samples), batch.labels);
     };
     step_ = std::make_unique<TrainStep>(*model_, loss, optimizer, *group_, options);
-    step_->prepare(zero_batch(split.batch_per_rank, *dataset_));
+    input_ =
+        std::make_unique<TrainInput>(*dataset_, *loader_, step_->prepare(zero_batch(split.batch_per_rank, *dataset_)));
   }
 
   static OptimizerConfig default_optimizer() { return SgdConfig{.momentum = 0.9, .weight_decay = 0.01}; }
