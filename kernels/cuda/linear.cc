@@ -4,6 +4,7 @@
 #include <compare>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -35,7 +36,7 @@ void expect_done(bool done, const cuda::Matmul& product) {
   }
 }
 
-enum class Algorithm : std::uint8_t { library, library_fused, tiles };
+enum class Algorithm : std::uint8_t { library, library_fused, tiles, wide_tiles };
 
 constexpr const char* name_of(Algorithm algorithm) {
   switch (algorithm) {
@@ -45,8 +46,16 @@ constexpr const char* name_of(Algorithm algorithm) {
       return "cublaslt fused";
     case Algorithm::tiles:
       return "tiles";
+    case Algorithm::wide_tiles:
+      return "wide tiles";
   }
   return "?";
+}
+
+std::optional<cuda::Tiling> tiling_of(Algorithm algorithm) {
+  if (algorithm == Algorithm::tiles) return cuda::Tiling::deep;
+  if (algorithm == Algorithm::wide_tiles) return cuda::Tiling::wide;
+  return std::nullopt;
 }
 
 struct Forward {
@@ -56,13 +65,15 @@ struct Forward {
 
   std::vector<Algorithm> algorithms() const {
     std::vector<Algorithm> found = {Algorithm::library};
-    if (cuda::linear_tiles_fit(x, weight.shape)) found.push_back(Algorithm::tiles);
+    if (cuda::linear_tiles_fit(x, weight.shape)) found.insert(found.end(), {Algorithm::tiles, Algorithm::wide_tiles});
     return found;
   }
 
   void run(const ExecContext& exec, Algorithm algorithm) const {
     const bool has_relu = activation == Activation::relu;
-    if (algorithm == Algorithm::tiles) return cuda::linear_tiles_forward(exec, x, weight, bias, has_relu, y);
+    if (const auto tiling = tiling_of(algorithm)) {
+      return cuda::linear_tiles_forward(exec, x, weight, bias, has_relu, y, *tiling);
+    }
     cuda::Matmul product{.rows = y.shape[0],
                          .columns = y.shape[1],
                          .depth = x.shape[1],
@@ -94,13 +105,16 @@ struct Backward {
         x.numel() > 0) {
       found.push_back(Algorithm::library_fused);
     }
-    if ((both || !dbias) && dy.numel() > 0 && cuda::linear_tiles_fit(x, weight.shape))
-      found.push_back(Algorithm::tiles);
+    if ((both || !dbias) && dy.numel() > 0 && cuda::linear_tiles_fit(x, weight.shape)) {
+      found.insert(found.end(), {Algorithm::tiles, Algorithm::wide_tiles});
+    }
     return found;
   }
 
   void run(const ExecContext& exec, Algorithm algorithm) const {
-    if (algorithm == Algorithm::tiles) return cuda::linear_tiles_backward(exec, dy, x, weight, dx, dweight, dbias);
+    if (const auto tiling = tiling_of(algorithm)) {
+      return cuda::linear_tiles_backward(exec, dy, x, weight, dx, dweight, dbias, *tiling);
+    }
     if (dx) {
       const cuda::Matmul product = {.rows = dy.shape[0],
                                     .columns = weight.shape[1],

@@ -1,6 +1,6 @@
 // A block computes a tile of 32 x 32. Its warps share the sums: each takes its part of every chunk of the depth, and
-// they are added up at the end. All chunks of a moderate depth are on their way to shared memory before the first is
-// used.
+// they are added up at the end. The chunks of a moderate depth are on their way to shared memory before the first is
+// used: all of them, or only so many (kStages) that several blocks share an SM.
 #include "kernels/cuda/linear_tiles.h"
 
 #include "kernels/cuda/launch.cuh"
@@ -13,16 +13,12 @@ using cuda::Floats;
 using std::int64_t;
 
 constexpr int kTile = 32;
-constexpr int kWarps = 4;
-constexpr int kBlock = 32 * kWarps;  // threads
-constexpr int kStages = 8;           // chunks under way
 
 // How a chunk of a factor lies in shared memory: as lines of the depth, or as lines of the tile. Lines start in
 // different banks.
 template <class T>
 struct Chunk {
   static constexpr int kDepth = 256 / sizeof(T);
-  static constexpr int kWarpDepth = kDepth / kWarps;
   static constexpr int kLongLine = kDepth + 16 / sizeof(T);
   static constexpr int kShortLine = kTile + 16 / sizeof(T);
   static constexpr int kElements = kDepth * kShortLine;  // at most
@@ -126,11 +122,11 @@ struct Product {
 };
 
 // Starts to copy kLines x kWidth elements, from (line, first) on, to lines of kStep; zeros where the factor ends.
-template <int kLines, int kWidth, int kStep, int kUnit, class T>
+template <int kWarps, int kLines, int kWidth, int kStep, int kUnit, class T>
 __device__ void copy_units(const Factor<T>& factor, int line, int first, T* to) {
   constexpr int kUnits = kWidth / kUnit;
 #pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < kLines * kUnits; i += kBlock) {
+  for (int i = static_cast<int>(threadIdx.x); i < kLines * kUnits; i += 32 * kWarps) {
     const int row = i / kUnits;
     const int column = i % kUnits * kUnit;
     const bool inside = line + row < factor.lines && first + column < factor.width;
@@ -143,25 +139,25 @@ __device__ void copy_units(const Factor<T>& factor, int line, int first, T* to) 
   }
 }
 
-template <int kLines, int kWidth, int kStep, class T>
+template <int kWarps, int kLines, int kWidth, int kStep, class T>
 __device__ void copy_part(const Factor<T>& factor, int line, int first, T* to) {
   constexpr int kMost = 16 / sizeof(T);
-  if (factor.unit == kMost) return copy_units<kLines, kWidth, kStep, kMost>(factor, line, first, to);
-  if (factor.unit == kMost / 2) return copy_units<kLines, kWidth, kStep, kMost / 2>(factor, line, first, to);
+  if (factor.unit == kMost) return copy_units<kWarps, kLines, kWidth, kStep, kMost>(factor, line, first, to);
+  if (factor.unit == kMost / 2) return copy_units<kWarps, kLines, kWidth, kStep, kMost / 2>(factor, line, first, to);
   if constexpr (kMost == 8) {
-    if (factor.unit == 2) return copy_units<kLines, kWidth, kStep, 2>(factor, line, first, to);
+    if (factor.unit == 2) return copy_units<kWarps, kLines, kWidth, kStep, 2>(factor, line, first, to);
   }
-  copy_units<kLines, kWidth, kStep, 1>(factor, line, first, to);
+  copy_units<kWarps, kLines, kWidth, kStep, 1>(factor, line, first, to);
 }
 
 // One chunk of a factor's tile. kAlong: the depth runs along the lines.
-template <bool kAlong, class T>
+template <int kWarps, bool kAlong, class T>
 __device__ void copy_chunk(const Factor<T>& factor, int tile, int chunk, T* to) {
   using C = Chunk<T>;
   if constexpr (kAlong) {
-    copy_part<kTile, C::kDepth, C::kLongLine>(factor, tile * kTile, chunk * C::kDepth, to);
+    copy_part<kWarps, kTile, C::kDepth, C::kLongLine>(factor, tile * kTile, chunk * C::kDepth, to);
   } else {
-    copy_part<C::kDepth, kTile, C::kShortLine>(factor, chunk * C::kDepth, tile * kTile, to);
+    copy_part<kWarps, C::kDepth, kTile, C::kShortLine>(factor, chunk * C::kDepth, tile * kTile, to);
   }
 }
 
@@ -173,11 +169,11 @@ template <>
 struct Sums<bfloat16> {
   float value[2][4][4] = {};  // of 16 rows, 8 columns each
 
-  // Adds the products of the depth from k on, as many as a warp takes of a chunk.
-  template <bool kAlongA, bool kAlongB>
+  // Adds the products of the depth from k to k + kDepth.
+  template <int kDepth, bool kAlongA, bool kAlongB>
   __device__ void add(const bfloat16* a_tile, const bfloat16* b_tile, int k) {
 #pragma unroll
-    for (int step = 0; step < Chunk<bfloat16>::kWarpDepth; step += 16) {
+    for (int step = 0; step < kDepth; step += 16) {
       std::uint32_t a[2][4], b[2][4];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -237,11 +233,11 @@ template <>
 struct Sums<float> {
   float value[4][8] = {};
 
-  template <bool kAlongA, bool kAlongB>
+  template <int kDepth, bool kAlongA, bool kAlongB>
   __device__ void add(const float* a_tile, const float* b_tile, int k) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-    for (int step = 0; step < Chunk<float>::kWarpDepth; step += 4) {
+    for (int step = 0; step < kDepth; step += 4) {
       float a[4][4], b[4][8];
       load<kAlongA, 8>(a, a_tile, lane / 4, k + step);
       load<kAlongB, 4>(b, b_tile, lane % 4, k + step);
@@ -286,9 +282,10 @@ struct Sums<float> {
   }
 };
 
-template <bool kAlongA, bool kAlongB, class T>
+template <int kWarps, int kStages, bool kAlongA, bool kAlongB, class T>
 __device__ void compute_tile(const Product<T>& p, int tile) {
   using C = Chunk<T>;
+  constexpr int kWarpDepth = C::kDepth / kWarps;
   auto* const memory = cuda::dynamic_shared<T>();
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
@@ -302,8 +299,8 @@ __device__ void compute_tile(const Product<T>& p, int tile) {
   const auto b_part = [&](int chunk) { return a_part(chunk) + C::kElements; };
   const auto start = [&](int chunk) {
     if (chunk < chunks) {
-      copy_chunk<kAlongA>(p.a, tile_row, chunk, a_part(chunk));
-      copy_chunk<kAlongB>(p.b, tile_column, chunk, b_part(chunk));
+      copy_chunk<kWarps, kAlongA>(p.a, tile_row, chunk, a_part(chunk));
+      copy_chunk<kWarps, kAlongB>(p.b, tile_column, chunk, b_part(chunk));
     }
     cuda::commit_copies();
   };
@@ -311,15 +308,15 @@ __device__ void compute_tile(const Product<T>& p, int tile) {
 
   Sums<T> sums;
   float line_sum = 0;
-  const int k = warp * C::kWarpDepth;
+  const int k = warp * kWarpDepth;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     cuda::wait_for_copies<kStages - 1>();
     __syncthreads();
     if (chunk * C::kDepth + k < p.depth) {
-      sums.template add<kAlongA, kAlongB>(a_part(chunk), b_part(chunk), k);
+      sums.template add<kWarpDepth, kAlongA, kAlongB>(a_part(chunk), b_part(chunk), k);
       if (sums_lines) {
 #pragma unroll 8
-        for (int d = 0; d < C::kWarpDepth; ++d) {
+        for (int d = 0; d < kWarpDepth; ++d) {
           line_sum += cuda::to_float(a_part(chunk)[(k + d) * C::kShortLine + lane]);
         }
       }
@@ -340,7 +337,7 @@ __device__ void compute_tile(const Product<T>& p, int tile) {
 
   const int row = thread / 4;
   const int column = thread % 4 * 8;
-  if (tile_row * kTile + row < p.out.rows && tile_column * kTile + column < p.out.columns) {
+  if (row < kTile && tile_row * kTile + row < p.out.rows && tile_column * kTile + column < p.out.columns) {
     Floats<8> values{};
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
@@ -359,26 +356,26 @@ __device__ void compute_tile(const Product<T>& p, int tile) {
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kBlock) forward_kernel(const __grid_constant__ Product<T> product) {
+template <int kWarps, int kStages, class T>
+__global__ void __launch_bounds__(32 * kWarps) forward_kernel(const __grid_constant__ Product<T> product) {
   cuda::begin_kernel();
-  compute_tile<true, true>(product, static_cast<int>(blockIdx.x));
+  compute_tile<kWarps, kStages, true, true>(product, static_cast<int>(blockIdx.x));
 }
 
 // The tiles of the gradient of x, then those of the weight's.
-template <class T>
-__global__ void __launch_bounds__(kBlock)
+template <int kWarps, int kStages, class T>
+__global__ void __launch_bounds__(32 * kWarps)
     backward_kernel(const __grid_constant__ Product<T> dx, const __grid_constant__ Product<T> dweight, int dx_tiles) {
   cuda::begin_kernel();
   const int tile = static_cast<int>(blockIdx.x);
   if (tile < dx_tiles) {
-    compute_tile<true, false>(dx, tile);
+    compute_tile<kWarps, kStages, true, false>(dx, tile);
   } else {
-    compute_tile<false, false>(dweight, tile - dx_tiles);
+    compute_tile<kWarps, kStages, false, false>(dweight, tile - dx_tiles);
   }
 }
 
-template <class T>
+template <int kWarps, int kStages, class T>
 std::size_t shared_bytes(int chunks) {
   constexpr int kSumBytes = kWarps * kTile * (kTile + 4 + 1) * static_cast<int>(sizeof(float));
   return static_cast<std::size_t>(std::max(std::min(chunks, kStages) * Chunk<T>::kStageBytes, kSumBytes));
@@ -391,18 +388,21 @@ bool cuda::linear_tiles_fit(const ConstView& x, const Shape& weight) {
 }
 
 void cuda::linear_tiles_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, bool relu,
-                                View y) {
+                                View y, Tiling tiling) {
   with_float_type(x.dtype, [&]<class T>(T) {
     Product<T> product{.a = x, .b = weight, .depth = static_cast<int>(x.shape[1]), .out = {y, false}, .sums = {}};
     product.out.bias = bias.data == nullptr ? nullptr : bias.as<T>();
     product.out.relu = relu;
-    Launch(exec, static_cast<unsigned>(product.tiles()), kBlock, shared_bytes<T>(product.chunks()))(forward_kernel<T>,
-                                                                                                    product);
+    const auto launch = [&]<int kWarps, int kStages>() {
+      Launch(exec, static_cast<unsigned>(product.tiles()), 32 * kWarps,
+             shared_bytes<kWarps, kStages, T>(product.chunks()))(forward_kernel<kWarps, kStages, T>, product);
+    };
+    tiling == Tiling::deep ? launch.template operator()<4, 8>() : launch.template operator()<8, 8>();
   });
 }
 
 void cuda::linear_tiles_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
-                                 GradView dweight, GradView dbias) {
+                                 GradView dweight, GradView dbias, Tiling tiling) {
   with_float_type(x.dtype, [&]<class T>(T) {
     Product<T> to_x{.a = dy, .b = weight, .depth = static_cast<int>(dy.shape[1]), .out = {}, .sums = {}};
     Product<T> to_weight{.a = dy, .b = x, .depth = static_cast<int>(dy.shape[0]), .out = {}, .sums = {}};
@@ -422,8 +422,11 @@ void cuda::linear_tiles_backward(const ExecContext& exec, ConstView dy, ConstVie
     }
     const int tiles = to_x.tiles() + to_weight.tiles();
     if (tiles == 0) return;
-    Launch(exec, static_cast<unsigned>(tiles), kBlock, shared_bytes<T>(chunks))(backward_kernel<T>, to_x, to_weight,
-                                                                                to_x.tiles());
+    const auto launch = [&]<int kWarps, int kStages>() {
+      Launch(exec, static_cast<unsigned>(tiles), 32 * kWarps, shared_bytes<kWarps, kStages, T>(chunks))(
+          backward_kernel<kWarps, kStages, T>, to_x, to_weight, to_x.tiles());
+    };
+    tiling == Tiling::deep ? launch.template operator()<4, 8>() : launch.template operator()<4, 3>();
   });
 }
 

@@ -9,10 +9,15 @@ namespace lockstep::kernels::cuda {
 // Whether the functions below can do it: nothing is empty nor very large.
 bool linear_tiles_fit(const ConstView& x, const Shape& weight);
 
+// deep: four warps for a tile, up to eight chunks of the depth under way; a block may fill an SM's memory. wide:
+// forward with eight warps, backward with three chunks, so that several of its many blocks share an SM.
+enum class Tiling : std::uint8_t { deep, wide };
+
 // As in kernels/linear.h. Backward is one kernel and rectifies the gradient of x where that is asked for; it takes a
 // bias only together with a weight.
-void linear_tiles_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, bool relu, View y);
+void linear_tiles_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, bool relu, View y,
+                          Tiling tiling);
 void linear_tiles_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
-                           GradView dweight, GradView dbias);
+                           GradView dweight, GradView dbias, Tiling tiling);
 
 }  // namespace lockstep::kernels::cuda

@@ -258,17 +258,20 @@ TEST_F(GpuLinear, TilesAgree) {
           },
           [](auto&&... a) { cpu::linear_backward(context().exec(), a...); });
       const ContextScope scope(*gpu_);
-      const Result got = run(
-          dtype,
-          [](const Tensor& i, const Tensor& f, const Tensor& b, const Tensor& y) {
-            cuda::linear_tiles_forward(context().exec(), i, f, b, true, y);
-          },
-          [](auto&&... a) { cuda::linear_tiles_backward(context().exec(), a...); });
-      const std::string name = x_shape.to_string() + " " + std::to_string(outputs) + " " + dtype_name(dtype);
-      EXPECT_LT(relative_distance(got.y, expected.y), tolerance) << name;
-      EXPECT_LT(relative_distance(got.dx, expected.dx), tolerance) << name;
-      EXPECT_LT(relative_distance(got.dweight, expected.dweight), tolerance) << name;
-      EXPECT_LT(relative_distance(got.dbias, expected.dbias), tolerance) << name;
+      for (const cuda::Tiling tiling : {cuda::Tiling::deep, cuda::Tiling::wide}) {
+        const Result got = run(
+            dtype,
+            [&](const Tensor& i, const Tensor& f, const Tensor& b, const Tensor& y) {
+              cuda::linear_tiles_forward(context().exec(), i, f, b, true, y, tiling);
+            },
+            [&](auto&&... a) { cuda::linear_tiles_backward(context().exec(), a..., tiling); });
+        const std::string name = x_shape.to_string() + " " + std::to_string(outputs) + " " + dtype_name(dtype) +
+                                 (tiling == cuda::Tiling::deep ? " deep" : " wide");
+        EXPECT_LT(relative_distance(got.y, expected.y), tolerance) << name;
+        EXPECT_LT(relative_distance(got.dx, expected.dx), tolerance) << name;
+        EXPECT_LT(relative_distance(got.dweight, expected.dweight), tolerance) << name;
+        EXPECT_LT(relative_distance(got.dbias, expected.dbias), tolerance) << name;
+      }
     }
   }
 }
