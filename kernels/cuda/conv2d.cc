@@ -38,7 +38,7 @@ struct Pass {
   GradView dbias;  // of the weight gradient's epilogue
 };
 
-enum class Algorithm : std::uint8_t { graph, patch, direct };
+enum class Algorithm : std::uint8_t { graph, patch, loops, direct };
 
 struct Candidate {
   Algorithm algorithm = Algorithm::graph;
@@ -66,17 +66,18 @@ void run_direct(const ExecContext& exec, const Pass& pass) {
   }
 }
 
-void run_patch(const ExecContext& exec, const Pass& pass) {
-  const bool f32 = pass.a.dtype == DType::f32;
+// By patches on tensor cores, or by loops over them.
+void run_patch(const ExecContext& exec, const Pass& pass, bool loops) {
   switch (pass.kind) {
     case ConvPass::forward:
-      return (f32 ? cuda::loops_forward : cuda::patch_forward)(exec, pass.a, pass.b, pass.operand, pass.params,
-                                                               pass.epilogue == ConvEpilogue::bias_relu, pass.out.view);
+      return (loops ? cuda::loops_forward : cuda::patch_forward)(
+          exec, pass.a, pass.b, pass.operand, pass.params, pass.epilogue == ConvEpilogue::bias_relu, pass.out.view);
     case ConvPass::data_gradient:
-      return (f32 ? cuda::loops_data_gradient : cuda::patch_data_gradient)(exec, pass.a, pass.b, pass.params, pass.out);
+      return (loops ? cuda::loops_data_gradient : cuda::patch_data_gradient)(exec, pass.a, pass.b, pass.params,
+                                                                             pass.out);
     case ConvPass::weight_gradient:
-      return (f32 ? cuda::loops_weight_gradient : cuda::patch_weight_gradient)(exec, pass.a, pass.b, pass.params,
-                                                                               pass.out, pass.dbias);
+      return (loops ? cuda::loops_weight_gradient : cuda::patch_weight_gradient)(exec, pass.a, pass.b, pass.params,
+                                                                                 pass.out, pass.dbias);
   }
 }
 
@@ -114,7 +115,8 @@ void run(const ExecContext& exec, const Pass& pass, const Candidate& candidate) 
       run_graph(exec, pass, candidate);
       break;
     case Algorithm::patch:
-      run_patch(exec, pass);
+    case Algorithm::loops:
+      run_patch(exec, pass, candidate.algorithm == Algorithm::loops);
       break;
     case Algorithm::direct:
       run_direct(exec, pass);
@@ -175,19 +177,19 @@ void add_graph(Plan& plan, const ConvProblem& problem, bool fused) {
   if (graph->plans() > 0) plan.graphs.push_back(std::move(graph));
 }
 
-bool patch_fits(const ConvProblem& p) {
+bool patch_fits(const ConvProblem& p, bool loops) {
   const Shape x = {p.images, p.height, p.width, p.channels};
   const Shape weight = {p.outputs, p.kernel_rows, p.kernel_columns, p.channels};
   const Shape y = {p.images, p.out_height, p.out_width, p.outputs};
   const Conv2dParams params = {.stride = p.stride, .padding = p.padding};
-  const bool f32 = p.dtype == DType::f32;
+  if (p.dtype == (loops ? DType::bf16 : DType::f32) && !(loops && p.pass == ConvPass::weight_gradient)) return false;
   switch (p.pass) {
     case ConvPass::forward:
-      return (f32 ? cuda::loops_forward_fits : cuda::patch_forward_fits)(x, weight, y, params);
+      return (loops ? cuda::loops_forward_fits : cuda::patch_forward_fits)(x, weight, y, params);
     case ConvPass::data_gradient:
-      return (f32 ? cuda::loops_data_gradient_fits : cuda::patch_data_gradient_fits)(x, weight, y, params);
+      return (loops ? cuda::loops_data_gradient_fits : cuda::patch_data_gradient_fits)(x, weight, y, params);
     case ConvPass::weight_gradient:
-      return (f32 ? cuda::loops_weight_gradient_fits : cuda::patch_weight_gradient_fits)(x, weight, y, params);
+      return (loops ? cuda::loops_weight_gradient_fits : cuda::patch_weight_gradient_fits)(x, weight, y, params);
   }
   return false;
 }
@@ -198,8 +200,9 @@ Plan candidates_of(const ConvProblem& problem) {
                                        problem.kernel_rows * problem.kernel_columns * problem.channels;
   const bool forward = problem.pass == ConvPass::forward;
   const Candidate direct = {.algorithm = Algorithm::direct, .fused = forward};
-  if (patch_fits(problem)) {
-    plan.candidates.push_back({.algorithm = Algorithm::patch, .fused = problem.epilogue != ConvEpilogue::rectify});
+  for (const Algorithm algorithm : {Algorithm::patch, Algorithm::loops}) {
+    if (!patch_fits(problem, algorithm == Algorithm::loops)) continue;
+    plan.candidates.push_back({.algorithm = algorithm, .fused = problem.epilogue != ConvEpilogue::rectify});
   }
   if (multiplications <= kFewMultiplications) plan.candidates.push_back(direct);
   // Forward, cuDNN's plans with a bias are as fast as those without; rectifying a gradient can cost more than it saves.
@@ -227,8 +230,9 @@ void convolve(const ExecContext& exec, const Pass& pass, const Shape& x, const S
                                 .name =
                                     [&](int i) {
                                       const Candidate& c = candidate(i);
-                                      if (c.algorithm != Algorithm::graph)
-                                        return std::string(c.algorithm == Algorithm::patch ? "patch" : "direct");
+                                      if (c.algorithm == Algorithm::patch) return std::string("patch");
+                                      if (c.algorithm == Algorithm::loops) return std::string("loops");
+                                      if (c.algorithm == Algorithm::direct) return std::string("direct");
                                       return c.graph->name(c.plan) +
                                              (c.fused && pass.epilogue != ConvEpilogue::none ? " fused" : "");
                                     }},

@@ -1,6 +1,8 @@
 // A patch of an image in shared memory, and the offsets in it of what a convolution sums over.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/conv2d.h"
 #include "kernels/cuda/mma.cuh"
 
@@ -54,9 +56,10 @@ struct PatchGeometry {
     return {image, first, min(rows, height - first) * width, (image * height + first) * width};
   }
 
-  // Copies what the group needs into shared memory, zeros where the image ends. The calling block's threads share it.
-  template <class T>
-  __device__ void load(const T* source, const Group& group, T* patch) const {
+  // Copies what the group needs into shared memory, zeros where the image ends, as it is or as f32. The calling block's
+  // threads share it.
+  template <class T, class P>
+  __device__ void load(const T* source, const Group& group, P* patch) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warps = static_cast<int>(blockDim.x) / 32;
     const int elements = patch_row_size() / pixel_step * depth;  // of a row
@@ -64,12 +67,17 @@ struct PatchGeometry {
       const int source_row = group.first_row * stride - padding + row;
       const bool inside = source_row >= 0 && source_row < source_height;
       const T* const from = source + (group.image * source_height + source_row) * source_width * depth;
-      T* const to = patch + row * patch_row_size();
+      P* const to = patch + row * patch_row_size();
 #pragma unroll 8
       for (int i = lane; i < elements; i += 32) {
         const int at = i - padding * depth;
-        to[pixel_step == depth ? i : i + i / depth * (pixel_step - depth)] =
-            inside && at >= 0 && at < source_width * depth ? from[at] : T{0};
+        const T value = inside && at >= 0 && at < source_width * depth ? from[at] : T{0};
+        P& place = to[pixel_step == depth ? i : i + i / depth * (pixel_step - depth)];
+        if constexpr (std::is_same_v<T, P>) {
+          place = value;
+        } else {
+          place = to_float(value);
+        }
       }
     }
   }

@@ -14,8 +14,7 @@ constexpr int kWarps = 8;
 constexpr int kBlock = 32 * kWarps;  // threads
 constexpr int kTile = 8;             // channels that a thread computes
 constexpr int kGroupPixels = 128;
-constexpr int kMostBlocks = 528;
-constexpr int kMostSumBlocks = 132;
+constexpr int kMostBlocks = 528;  // four for each SM of the largest GPUs
 constexpr int kSharedBytes = 48 << 10;
 
 // The weights in shared memory, (tiles of channels, products, kTile), so that a thread finds what it needs side by
@@ -30,16 +29,17 @@ struct Weights {
   __host__ __device__ int bytes() const { return tiles() * products() * kTile * static_cast<int>(sizeof(float)); }
 
   __device__ void load(float* to) const {
-    for (int i = static_cast<int>(threadIdx.x); i < tiles() * kTile * products(); i += kBlock) {
-      const int channel = i / products();
-      const int k = i - channel * products();
-      const int tap = k / depth;
-      const int d = k - tap * depth;
-      float weight = 0;
-      if (channel < channels) {
-        weight = data[turned ? (d * taps + taps - 1 - tap) * channels + channel : channel * products() + k];
+    for (int channel = static_cast<int>(threadIdx.x) / 32; channel < tiles() * kTile; channel += kWarps) {
+      float* const column = to + channel / kTile * products() * kTile + channel % kTile;
+#pragma unroll 8
+      for (int k = static_cast<int>(threadIdx.x) % 32; k < products(); k += 32) {
+        int at = channel * products() + k;
+        if (turned) {
+          const int tap = k / depth;
+          at = ((k - tap * depth) * taps + taps - 1 - tap) * channels + channel;
+        }
+        column[k * kTile] = channel < channels ? data[at] : 0.0F;
       }
-      to[(channel / kTile * products() + k) * kTile + channel % kTile] = weight;
     }
   }
 };
@@ -99,9 +99,9 @@ struct Tasks {
 };
 
 // sums (blocks, O, products), bias_sums (blocks, O) or null.
-template <int kMostTasks>
+template <int kMostTasks, class T>
 __global__ void __launch_bounds__(kBlock)
-    weight_kernel(PatchGeometry g, Tasks tasks, const float* dy, const float* x, float* sums, float* bias_sums) {
+    weight_kernel(PatchGeometry g, Tasks tasks, const T* dy, const T* x, float* sums, float* bias_sums) {
   auto* const gradients = cuda::dynamic_shared<float>();  // (pixels, padded outputs)
   const int group_pixels = g.rows * g.width;
   auto* const windows = reinterpret_cast<int*>(gradients + group_pixels * tasks.padded());
@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(kBlock)
     for (int i = thread; i < group.pixels * tasks.padded(); i += kBlock) {
       const int pixel = i / tasks.padded();
       const int output = i - pixel * tasks.padded();
-      gradients[i] = output < tasks.outputs ? dy[(group.first_pixel + pixel) * tasks.outputs + output] : 0.0F;
+      gradients[i] =
+          output < tasks.outputs ? cuda::to_float(dy[(group.first_pixel + pixel) * tasks.outputs + output]) : 0.0F;
     }
     __syncthreads();
 #pragma unroll
@@ -174,6 +175,19 @@ __global__ void __launch_bounds__(kBlock)
 
 PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
   return {x, y, weight[1], weight[2], params.stride, params.padding, kGroupPixels, true};
+}
+
+// Of the gradient of the weights: groups so small that there are enough of them for all blocks at once.
+PatchGeometry weight_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
+  const int64_t pixels = dy[0] * dy[1] * dy[2];
+  return {x,
+          dy,
+          weight[1],
+          weight[2],
+          params.stride,
+          params.padding,
+          std::clamp<int64_t>(pixels / kMostBlocks, 32, kGroupPixels),
+          true};
 }
 
 PatchGeometry gradient_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
@@ -230,7 +244,7 @@ bool cuda::loops_data_gradient_fits(const Shape& x, const Shape& weight, const S
 
 bool cuda::loops_weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy,
                                       const Conv2dParams& params) {
-  const PatchGeometry g = forward_geometry(x, weight, dy, params);
+  const PatchGeometry g = weight_geometry(x, weight, dy, params);
   const Tasks tasks = tasks_of(weight);
   return small(g, weight) && tasks.count() <= kMostTurns * kWarps && weight_bytes(g, tasks) <= kSharedBytes;
 }
@@ -256,15 +270,17 @@ void cuda::loops_data_gradient(const ExecContext& exec, ConstView dy, ConstView 
 void cuda::loops_weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params,
                                  GradView dweight, GradView dbias) {
   const Shape& weight = dweight.view.shape;
-  const PatchGeometry g = forward_geometry(x.shape, weight, dy.shape, params);
+  const PatchGeometry g = weight_geometry(x.shape, weight, dy.shape, params);
   const Tasks tasks = tasks_of(weight);
-  const int64_t blocks = std::min<int64_t>(g.groups, kMostSumBlocks);
+  const int64_t blocks = std::min<int64_t>(g.groups, kMostBlocks);
   auto* const sums = static_cast<float*>(
       exec.workspace->reserve(static_cast<std::size_t>(blocks * (weight.numel() + weight[0])) * sizeof(float)));
   float* const bias_sums = dbias ? sums + blocks * weight.numel() : nullptr;
-  const auto kernel = tasks.count() <= kWarps ? weight_kernel<1> : weight_kernel<kMostTurns>;
-  Launch(exec, static_cast<unsigned>(blocks), kBlock, static_cast<std::size_t>(weight_bytes(g, tasks)))(
-      kernel, g, tasks, dy.as<float>(), x.as<float>(), sums, bias_sums);
+  with_float_type(x.dtype, [&]<class T>(T) {
+    const auto kernel = tasks.count() <= kWarps ? weight_kernel<1, T> : weight_kernel<kMostTurns, T>;
+    Launch(exec, static_cast<unsigned>(blocks), kBlock, static_cast<std::size_t>(weight_bytes(g, tasks)))(
+        kernel, g, tasks, dy.as<T>(), x.as<T>(), sums, bias_sums);
+  });
   const auto finish = [&](const float* parts, const GradView& target) {
     if (!target) return;
     with_float_type(target.view.dtype, [&]<class G>(G) {

@@ -1,11 +1,11 @@
-// The same as patch_conv2d.h without tensor cores: in f32, whose products they round.
+// The same as patch_conv2d.h without tensor cores: in f32, whose products they round. The weight gradient also of bf16.
 #pragma once
 
 #include "kernels/conv2d.h"
 
 namespace lockstep::kernels::cuda {
 
-// Whether the functions below can do it: all f32, channels and products few enough.
+// Whether the functions below can do it: channels and products few enough.
 bool loops_forward_fits(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params);
 bool loops_data_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params);
 bool loops_weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params);

@@ -157,6 +157,15 @@ void with_window(int64_t window, Body&& body) {
   window == 2 ? body(std::integral_constant<int, 2>{}) : body(std::integral_constant<int, 0>{});
 }
 
+// Calls body(std::integral_constant<int, N>) with the channels of a thread: as many as 16 bytes hold, or two where
+// these do not divide them.
+template <class T, class Body>
+void with_vector(int64_t channels, Body&& body) {
+  constexpr int kMost = cuda::kVector<T>;
+  const bool pairs = channels % kMost != 0 && channels % 2 == 0;
+  pairs ? body(std::integral_constant<int, 2>{}) : body(std::integral_constant<int, kMost>{});
+}
+
 }  // namespace
 
 void cuda::relu_max_pool2d_forward(const ExecContext& exec, ConstView x, ConstView bias, int64_t window, View y,
@@ -164,14 +173,16 @@ void cuda::relu_max_pool2d_forward(const ExecContext& exec, ConstView x, ConstVi
   if (y.numel() == 0) return;
   with_float_type(x.dtype, [&]<class T>(T) {
     with_window(window, [&](auto known) {
-      constexpr int N = kVector<T>;
-      const Geometry<known.value> g(x.shape, y.shape, window);
-      const T* const added = bias.data == nullptr ? nullptr : bias.as<T>();
-      std::uint8_t* const places = winners.data == nullptr ? nullptr : winners.as<std::uint8_t>();
-      const bool vectors = g.channels % N == 0 && aligned(x.as<T>(), added, y.as<T>()) && aligned(places);
-      const int64_t units = y.numel() / g.channels * ((g.channels + N - 1) / N);
-      Launch(exec, blocks_for(units, kThreads))(forward_kernel<known.value, N, T>, g, y.shape[0], x.as<T>(), added,
-                                                vectors, y.as<T>(), places);
+      with_vector<T>(x.shape[3], [&](auto vector) {
+        constexpr int N = vector;
+        const Geometry<known.value> g(x.shape, y.shape, window);
+        const T* const added = bias.data == nullptr ? nullptr : bias.as<T>();
+        std::uint8_t* const places = winners.data == nullptr ? nullptr : winners.as<std::uint8_t>();
+        const bool vectors = g.channels % N == 0 && aligned(x.as<T>(), added, y.as<T>()) && aligned(places);
+        const int64_t units = y.numel() / g.channels * ((g.channels + N - 1) / N);
+        Launch(exec, blocks_for(units, kThreads))(forward_kernel<known.value, N, T>, g, y.shape[0], x.as<T>(), added,
+                                                  vectors, y.as<T>(), places);
+      });
     });
   });
 }
@@ -182,17 +193,19 @@ void cuda::relu_max_pool2d_backward(const ExecContext& exec, ConstView dy, Const
   if (channels == 0 || (dx.numel() == 0 && !dbias)) return;
   with_float_type(dy.dtype, [&]<class T>(T) {
     with_window(window, [&](auto known) {
-      constexpr int N = kVector<T>;
-      const auto cells = [window](int64_t pixels) { return static_cast<int>((pixels + window - 1) / window); };
-      const Cells<known.value, N, T> rows{
-          .g = {dx.shape, dy.shape, window},
-          .rows = cells(dx.shape[1]),
-          .columns = cells(dx.shape[2]),
-          .dy = dy.as<T>(),
-          .winners = winners.as<std::uint8_t>(),
-          .dx = dx.as<T>(),
-          .vectors = channels % N == 0 && aligned(dy.as<T>(), dx.as<T>()) && aligned(winners.as<std::uint8_t>())};
-      column_sums<N>(exec, dx.shape[0] * rows.rows * rows.columns, channels, rows, dbias, 2);
+      with_vector<T>(channels, [&](auto vector) {
+        constexpr int N = vector;
+        const auto cells = [window](int64_t pixels) { return static_cast<int>((pixels + window - 1) / window); };
+        const Cells<known.value, N, T> rows{
+            .g = {dx.shape, dy.shape, window},
+            .rows = cells(dx.shape[1]),
+            .columns = cells(dx.shape[2]),
+            .dy = dy.as<T>(),
+            .winners = winners.as<std::uint8_t>(),
+            .dx = dx.as<T>(),
+            .vectors = channels % N == 0 && aligned(dy.as<T>(), dx.as<T>()) && aligned(winners.as<std::uint8_t>())};
+        column_sums<N>(exec, dx.shape[0] * rows.rows * rows.columns, channels, rows, dbias, 2);
+      });
     });
   });
 }
