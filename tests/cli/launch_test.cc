@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "tests/cli/command.h"
+#include "tests/support/gpus.h"
 
 namespace lockstep {
 namespace {
@@ -52,9 +54,9 @@ bool within(std::chrono::seconds limit, Condition condition) {
 // A training on two ranks that would go on for long, and has made its first steps.
 class LongRun {
  public:
-  LongRun() : run_(directory_ / "run") {
+  explicit LongRun(const std::string& device = "cpu") : run_(directory_ / "run") {
     const std::vector<std::string> words = {command_path(), "train",   "mlp",   "--synthetic", "--device",
-                                            "cpu",          "--ranks", "2",     "--threads",   "1",
+                                            device,         "--ranks", "2",     "--threads",   "1",
                                             "--steps",      "1000000", "--out", run_};
     std::vector<char*> argv;
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -115,6 +117,17 @@ TEST(Launch, ARankThatIsKilledEndsAll) {
   EXPECT_EQ(run.ends_within(std::chrono::seconds(30)), 128 + SIGKILL) << run.errors();
   EXPECT_NE(run.errors().find("rank"), std::string::npos) << run.errors();
   EXPECT_TRUE(within(std::chrono::seconds(5), [&] { return run.processes().empty(); }));
+}
+
+// A kernel of the one that is left waits for the other.
+TEST(Gpu, ARankThatIsKilledEndsAll) {
+  SKIP_WITHOUT_GPUS(2);
+  LongRun run("cuda");
+  kill(run.a_rank(), SIGKILL);
+  EXPECT_EQ(run.ends_within(std::chrono::seconds(30)), 128 + SIGKILL) << run.errors();
+  EXPECT_NE(run.errors().find("was ended by signal 9"), std::string::npos) << run.errors();
+  EXPECT_TRUE(within(std::chrono::seconds(5), [&] { return run.processes().empty(); }));
+  std::cout << run.errors() << std::endl;
 }
 
 TEST(Launch, ALauncherThatIsKilledLeavesNoRank) {
