@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "cli/json_value.h"
+
 namespace lockstep::cli {
 
 // Where a command runs.
@@ -71,15 +73,6 @@ void add_options(CLI::App& app, Arguments& arguments) {
   });
 }
 
-template <class T>
-void read_json(const nlohmann::ordered_json& json, T& field) {
-  field = json.get<T>();
-}
-template <class T>
-void read_json(const nlohmann::ordered_json& json, std::optional<T>& field) {
-  field = json.get<T>();
-}
-
 // {"ranks": 2, "lr": 0.05 ...}; null where an option was not given and has no default.
 template <class Arguments>
 nlohmann::ordered_json to_json(Arguments arguments) {
@@ -117,12 +110,15 @@ std::vector<std::string> to_words(Arguments arguments) {
   return words;
 }
 
-// Takes the fields whose option is not on the command line from `json`, where it has them.
+// Takes the fields whose option is not on the command line from `json`, where it has them. Throws
+// std::invalid_argument for what is none.
 template <class Arguments>
 void fill_from_json(const CLI::App& app, Arguments& arguments, const nlohmann::ordered_json& json) {
   visit_fields(arguments, [&](const char* option, auto& field, const char*) {
     const auto entry = json.find(option + 2);
-    if (app.get_option(option)->count() == 0 && entry != json.end() && !entry->is_null()) read_json(*entry, field);
+    if (app.get_option(option)->count() == 0 && entry != json.end() && !entry->is_null()) {
+      field = read_value<typename ValueOf<std::decay_t<decltype(field)>>::type>(*entry, option + 2);
+    }
   });
 }
 

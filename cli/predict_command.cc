@@ -9,6 +9,7 @@
 
 #include "cli/emulation.h"
 #include "cli/json_file.h"
+#include "cli/json_value.h"
 #include "cli/list_option.h"
 #include "cli/measure_command.h"
 #include "cli/output_files.h"
@@ -22,8 +23,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct PredictArguments {
   std::string model;
@@ -67,9 +66,10 @@ std::vector<Link> links_of(const PredictArguments& arguments) {
   std::vector<Link> links;
   for (const std::string& file : split_list(arguments.sweeps)) {
     const Json sweep = read_json_file("--sweeps", file);
-    const CostModel model = model_of_sweep(sweep);
-    links.push_back(
-        {model, fmt::format("{} on {} ranks", sweep.value("emulated", false) ? "emulated" : "measured", model.ranks)});
+    const std::string source = "--sweeps " + file;
+    const CostModel model = read_from(source, [&] { return model_of_sweep(sweep); });
+    const bool emulated = read_from(source, [&] { return value_of<bool>(sweep, "emulated"); });
+    links.push_back({model, fmt::format("{} on {} ranks", emulated ? "emulated" : "measured", model.ranks)});
   }
   const std::string published = arguments.links.empty() && links.empty() ? "nvlink4,pcie5" : arguments.links;
   for (const std::string& name : split_list(published)) {

@@ -1,20 +1,19 @@
 #include "cli/sweep_file.h"
 
+#include "cli/json_value.h"
 #include "framework/core/error.h"
 
 namespace lockstep::cli {
 
 CostModel model_of_sweep(const nlohmann::ordered_json& sweep) {
+  expect(entry_of(sweep, "rows").is_array(), "expected a file of lockstep all-reduce --json, found no rows in it");
   std::vector<MeasuredTime> times;
-  try {
-    for (const auto& row : sweep.at("rows")) times.push_back({row.at("bytes"), row.at("in_place").at("us")});
-    // A link that is not known counts as shared: its figures at other numbers of ranks get the wider band.
-    const auto& shared = sweep.at("shared_link");
-    return fit_cost_model(sweep.at("link").get<std::string>(), sweep.at("ranks"), shared.is_null() || shared == true,
-                          times);
-  } catch (const nlohmann::json::exception& error) {
-    throw std::invalid_argument(fmt::format("sweep: expected a file of lockstep all-reduce --json: {}", error.what()));
+  for (const Json& row : elements_of(sweep, "rows")) {
+    times.push_back({needed<std::int64_t>(row, "bytes"), needed<double>(entry_of(row, "in_place"), "us")});
   }
+  // A link that is not known counts as shared: its figures at other numbers of ranks get the wider band.
+  return fit_cost_model(needed<std::string>(sweep, "link"), needed<int>(sweep, "ranks"),
+                        value_of<bool>(sweep, "shared_link", true), times);
 }
 
 nlohmann::ordered_json model_json(const CostModel& model) {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "cli/json_value.h"
 #include "framework/core/statistics.h"
 
 namespace lockstep::cli {
@@ -21,14 +22,15 @@ nlohmann::ordered_json timeline_json(const StepTimeline& timeline) {
 }
 
 StepTimeline timeline_of(const nlohmann::ordered_json& json) {
-  StepTimeline timeline{
-      .forward_ms = json.at("forward_ms"), .backward_ms = json.at("backward_ms"), .step_ms = json.at("step_ms")};
-  for (const auto& bucket : json.at("buckets")) {
-    timeline.buckets.push_back({.bucket = bucket.at("bucket"),
-                                .bytes = bucket.at("bytes"),
-                                .ready_ms = bucket.at("ready_ms"),
-                                .launched_ms = bucket.at("launched_ms"),
-                                .finished_ms = bucket.at("finished_ms")});
+  StepTimeline timeline{.forward_ms = needed<double>(json, "forward_ms"),
+                        .backward_ms = needed<double>(json, "backward_ms"),
+                        .step_ms = needed<double>(json, "step_ms")};
+  for (const Json& bucket : elements_of(json, "buckets")) {
+    timeline.buckets.push_back({.bucket = needed<int>(bucket, "bucket"),
+                                .bytes = needed<std::int64_t>(bucket, "bytes"),
+                                .ready_ms = needed<double>(bucket, "ready_ms"),
+                                .launched_ms = needed<double>(bucket, "launched_ms"),
+                                .finished_ms = needed<double>(bucket, "finished_ms")});
   }
   return timeline;
 }

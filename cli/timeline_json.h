@@ -9,7 +9,7 @@ namespace lockstep::cli {
 
 // {"forward_ms", "backward_ms", "step_ms", "buckets": [{"bucket", "bytes", "ready_ms", "launched_ms", "finished_ms"}]}
 nlohmann::ordered_json timeline_json(const StepTimeline& timeline);
-// Throws nlohmann::json::exception where something is missing.
+// Throws std::invalid_argument where something is missing or none.
 StepTimeline timeline_of(const nlohmann::ordered_json& json);
 
 // Of what `lockstep measure --timeline` wrote: the step without its all-reduces. Instrumented steps tell when what

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <climits>
 #include <cstdint>
 
 #include "cli/json_value.h"
@@ -52,12 +53,12 @@ GpuNode gpu_of(const Json& json) {
   gpu.nvswitch = value_of<bool>(json, "nvswitch");
   gpu.pcie_now = pcie_link_of(entry_of(json, "pcie_now"));
   gpu.pcie_most = pcie_link_of(entry_of(json, "pcie_most"));
-  gpu.numa_node = value_of<int>(json, "numa_node", -1);
+  gpu.numa_node = value_if<int>(json, "numa_node", {-1, INT_MAX}).value_or(-1);
   gpu.mig = value_of<bool>(json, "mig");
   gpu.fabric_state = value_of<int>(json, "fabric_state");
   gpu.virtualization = value_of<int>(json, "virtualization");
   for (const Json& process : elements_of(json, "processes")) {
-    if (const auto id = value_of<unsigned>(process)) gpu.processes.push_back(*id);
+    gpu.processes.push_back(read_value<unsigned>(process, "processes"));
   }
   return gpu;
 }
@@ -77,7 +78,7 @@ GpuPair pair_of(const Json& json) {
   }
   pair.nvlinks = value_of<int>(json, "nvlinks");
   pair.most_nvlinks = value_of<int>(json, "most_nvlinks");
-  pair.peer_access = value_of<bool>(entry_of(json, "peer_access"));
+  pair.peer_access = value_if<bool>(json, "peer_access");
   pair.peer_obstacle = value_of<std::string>(json, "peer_obstacle");
   pair.peak_gb_s = value_of<double>(json, "peak_gb_s");
   pair.expected_gb_s = value_of<double>(json, "expected_gb_s");
@@ -184,7 +185,7 @@ Topology topology_of(const nlohmann::ordered_json& json) {
                                       .source = value_of<std::string>(setting, "source")});
   }
   for (const Json& file : elements_of(json, "nccl_files")) {
-    if (const auto name = value_of<std::string>(file)) topology.nccl_files.emplace_back(*name);
+    topology.nccl_files.emplace_back(read_value<std::string>(file, "nccl_files"));
   }
   for (const Json& finding : elements_of(json, "findings")) topology.findings.push_back(finding_of(finding));
   return topology;

@@ -120,7 +120,12 @@ void inherit_options(const CLI::App& app, TrainArguments& arguments) {
       options["global-batch"] = config.at("global_batch");
     }
     for (const char* place : {"device", "ranks", "threads", "link", "require-proof"}) options[place] = nullptr;
-    fill_from_json(app, arguments, options);
+    const nlohmann::ordered_json all = to_json(arguments);
+    for (const auto& [name, value] : all.items()) {
+      expect(options.contains(name) || config.at("version") != version(),
+             "{}/config.json: expected an entry {} among the options, found none", arguments.resume, name);
+    }
+    read_from(arguments.resume + "/config.json", [&] { fill_from_json(app, arguments, options); });
   } catch (const nlohmann::json::exception& error) {
     throw std::invalid_argument(
         fmt::format("{}/config.json: expected the options of a run, got: {}", arguments.resume, error.what()));

@@ -14,10 +14,17 @@
 namespace lockstep::cli {
 namespace {
 
+// Of differences, which noise may turn round.
+constexpr Range<double> kSigned{-1e100, 1e100};
+
 std::optional<Figured> figured_of(const Json& json, const char* value) {
-  const auto number = value_of<double>(entry_of(json, value));
+  const auto number = value_if<double>(json, value);
   if (!number) return std::nullopt;
-  return Figured{*number, value_of<double>(entry_of(json, "low")), value_of<double>(entry_of(json, "high"))};
+  const Figured figured{*number, value_if<double>(json, "low"), value_if<double>(json, "high")};
+  expect(figured.low.value_or(*number) <= *number && *number <= figured.high.value_or(*number),
+         "{}: expected it between low and high, got {} between {} and {}", value, *number,
+         figured.low.value_or(*number), figured.high.value_or(*number));
+  return figured;
 }
 
 std::vector<SizeTime> model_times(const Json& rows) {
@@ -43,7 +50,8 @@ std::vector<SizeTime> sweep_times(const Json& sweep) {
 }
 
 std::string bytes_text(const Json& count) {
-  if (const auto bytes = value_of<double>(count)) return fmt::format("{:.2f} GB", *bytes / 1e9);
+  if (count.is_number())
+    return fmt::format("{:.2f} GB", read_value<double>(count, "bytes", measured_range<double>()) / 1e9);
   return value_of<std::string>(count, "not", "not measured");
 }
 
@@ -57,12 +65,8 @@ std::vector<CountedBytes> counted_of(const Json& proof) {
 }
 
 std::optional<StepTimeline> step_timeline_of(const Json& json) {
-  try {
-    StepTimeline timeline = timeline_of(json);
-    if (timeline.step_ms > 0) return timeline;
-  } catch (const nlohmann::json::exception&) {
-  }
-  return std::nullopt;
+  if (!json.is_object()) return std::nullopt;
+  return timeline_of(json);
 }
 
 ArmFigures arm_of(const Json& json) {
@@ -70,11 +74,11 @@ ArmFigures arm_of(const Json& json) {
   arm.link = value_of<std::string>(json, "link", "unnamed link");
   arm.path = value_of<std::string>(json, "path");
   arm.step_ms = figured_of(entry_of(json, "step_ms"), "median");
-  arm.samples_per_s = value_of<double>(entry_of(json, "samples_per_s"));
-  arm.exposed_ms = value_of<double>(entry_of(json, "exposed_ms"));
-  arm.communication_ms = value_of<double>(entry_of(json, "communication_ms"));
-  arm.hidden_share = value_of<double>(entry_of(json, "hidden_share"));
-  arm.predicted_ms = value_of<double>(entry_of(json, "predicted_ms"));
+  arm.samples_per_s = value_if<double>(json, "samples_per_s");
+  arm.exposed_ms = value_if<double>(json, "exposed_ms", kSigned);
+  arm.communication_ms = value_if<double>(json, "communication_ms");
+  arm.hidden_share = value_if<double>(json, "hidden_share", {0, 1});
+  arm.predicted_ms = value_if<double>(json, "predicted_ms");
   arm.proof = value_of<std::string>(json, "proof", "not measured");
   arm.proof_reason = value_of<std::string>(json, "proof_reason");
   const Json& runs = elements_of(json, "runs");
@@ -88,12 +92,12 @@ ArmFigures arm_of(const Json& json) {
   arm.sweep = sweep_times(sweep);
   arm.sweep_proven = value_of<std::string>(entry_of(sweep, "probe"), "verdict") == "proven";
   arm.model = model_times(elements_of(json, "bandwidth"));
-  arm.host_to_device_gb_s = value_of<double>(entry_of(sweep, "host_to_device_gb_s"));
-  arm.device_to_host_gb_s = value_of<double>(entry_of(sweep, "device_to_host_gb_s"));
+  arm.host_to_device_gb_s = value_if<double>(sweep, "host_to_device_gb_s");
+  arm.device_to_host_gb_s = value_if<double>(sweep, "device_to_host_gb_s");
   const Json& variables = entry_of(entry_of(run, "link"), "variables");
   if (variables.is_object()) {
     for (const auto& [name, value] : variables.items()) {
-      arm.variables.emplace_back(name, value_of<std::string>(value).value_or(""));
+      arm.variables.emplace_back(name, read_value<std::string>(value, name));
     }
   }
   return arm;
@@ -113,21 +117,19 @@ CaseFigures case_of(const Json& json) {
   figures.repeats = value_of<int>(json, "repeats");
   figures.steps = value_of<int>(json, "steps");
   figures.warmup = value_of<int>(json, "warmup");
-  for (const Json& bytes : elements_of(json, "buckets"))
-    figures.buckets.push_back(value_of<std::int64_t>(bytes).value_or(0));
-  figures.alone_ms = value_of<double>(entry_of(json, "alone_ms"));
+  figures.alone_ms = value_if<double>(json, "alone_ms");
   for (const Json& arm : elements_of(json, "arms")) figures.arms.push_back(arm_of(arm));
   if (figures.arms.size() != 2) figures.arms.clear();
   const Json& speedup = entry_of(json, "speedup");
   figures.speedup = figured_of(speedup, "value");
   if (figures.speedup && figures.speedup->value <= 0) figures.speedup.reset();
-  figures.predicted = value_of<double>(entry_of(speedup, "predicted"));
-  figures.bound = value_of<double>(entry_of(speedup, "bound"));
+  figures.predicted = value_if<double>(speedup, "predicted");
+  figures.bound = value_if<double>(speedup, "bound");
   figures.conclusion = value_of<std::string>(json, "conclusion");
   for (const Json& step : elements_of(json, "modelled")) {
     figures.modelled.push_back({value_of<std::string>(step, "link"), value_of<std::string>(step, "path"),
                                 value_of<std::string>(step, "source"), value_of<double>(step, "step_ms"),
-                                value_of<double>(entry_of(step, "exposed_ms"))});
+                                value_if<double>(step, "exposed_ms", kSigned)});
   }
   return figures;
 }
@@ -139,13 +141,7 @@ std::int64_t reduced_bytes(const ArmFigures& arm) {
   return sum;
 }
 
-}  // namespace
-
-bool CompareFile::emulated() const {
-  return std::any_of(cases.begin(), cases.end(), [](const CaseFigures& figures) { return figures.emulated; });
-}
-
-CompareFile compare_file_of(const Json& json, const std::string& file) {
+CompareFile file_of(const Json& json) {
   CompareFile compared;
   const auto add = [&](const Json& one) {
     if (entry_of(one, "arms").is_array()) compared.cases.push_back(case_of(one));
@@ -154,19 +150,29 @@ CompareFile compare_file_of(const Json& json, const std::string& file) {
   for (const Json& one : elements_of(json, "cases")) add(one);
   const bool any = std::any_of(compared.cases.begin(), compared.cases.end(),
                                [](const CaseFigures& figures) { return figures.speedup && !figures.arms.empty(); });
-  expect(any, "{}: expected a file of lockstep compare --json, found no comparison of two links in it", file);
+  expect(any, "expected a file of lockstep compare --json, found no comparison of two links in it");
   compared.version = value_of<std::string>(json, "version");
   const Json& machine = entry_of(json, "machine");
   compared.processor = value_of<std::string>(machine, "processor");
-  compared.cores = value_of<int>(entry_of(machine, "cores"));
+  compared.cores = value_if<int>(machine, "cores");
   const Json& versions = entry_of(machine, "versions");
   if (versions.is_object()) {
     for (const auto& [name, version] : versions.items()) {
-      compared.versions.emplace_back(name, value_of<std::string>(version).value_or(""));
+      compared.versions.emplace_back(name, read_value<std::string>(version, name));
     }
   }
   compared.topology = topology_of(entry_of(machine, "topology"));
   return compared;
+}
+
+}  // namespace
+
+bool CompareFile::emulated() const {
+  return std::any_of(cases.begin(), cases.end(), [](const CaseFigures& figures) { return figures.emulated; });
+}
+
+CompareFile compare_file_of(const Json& json, const std::string& file) {
+  return read_from(file, [&] { return file_of(json); });
 }
 
 ClaimEvidence evidence_of(const CompareFile& file) {

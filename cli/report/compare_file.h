@@ -64,7 +64,6 @@ struct CaseFigures {
   bool emulated = false;
   double slow_motion = 1.0;
   int repeats = 0, steps = 0, warmup = 0;
-  std::vector<std::int64_t> buckets;  // bytes
   std::optional<double> alone_ms;
   std::vector<ArmFigures> arms;  // two, or none where one rank has nothing to send
   std::optional<Figured> speedup;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/json_value.h"
 #include "cli/report/chart.h"
 #include "cli/report/sections.h"
 #include "cli/report/wording.h"
@@ -97,8 +96,7 @@ std::string command_of(const CaseFigures& figures) {
   if (figures.steps > 0) command += fmt::format(" --steps {} --warmup {}", figures.steps, figures.warmup);
   if (figures.options.is_object()) {
     for (const auto& [name, value] : figures.options.items()) {
-      const auto text = value_of<std::string>(value);
-      if (text) command += fmt::format(" --{} {}", name, *text);
+      if (value.is_string()) command += fmt::format(" --{} {}", name, value.get<std::string>());
       if (value.is_number()) command += fmt::format(" --{} {}", name, value.dump());
       if (value == true) command += fmt::format(" --{}", name);
     }

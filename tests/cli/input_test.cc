@@ -208,6 +208,20 @@ TEST(WrongInput, CheckpointsOfAnotherModelOrData) {
   expect_refused(run_command("train mlp --seed 7 --resume " + (runs / "run")), {"--seed"});
   expect_refused(run_command("train mlp --steps 2 --resume " + (runs / "run")), {"3 steps", "got 2"});
   nlohmann::json config = read_json(runs / "run/config.json");
+  const auto refused_with = [&](const char* option, const nlohmann::json& value,
+                                const std::vector<std::string>& parts) {
+    nlohmann::json changed = config;
+    changed["options"][option] = value;
+    std::ofstream(runs / "run/config.json") << changed;
+    expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), parts);
+  };
+  refused_with("image-size", 9223372036854775807, {"--image-size", "at most"});
+  refused_with("warmup", 1.5, {"config.json", "warmup", "a whole number"});
+  refused_with("optimizer", 3, {"config.json", "optimizer", "a text"});
+  nlohmann::json shorter = config;
+  shorter["options"].erase("lr");
+  std::ofstream(runs / "run/config.json") << shorter;
+  expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), {"config.json", "an entry lr"});
   config["options"]["seed"] = 7;
   std::ofstream(runs / "run/config.json") << config;
   expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), {"seed", "with, 0, got 7"});

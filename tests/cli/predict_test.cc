@@ -79,5 +79,30 @@ TEST(Predict, WrongUsageIsOneLine) {
   }
 }
 
+TEST(Predict, SweepsThatAreDamagedAreRefused) {
+  const TemporaryDirectory files;
+  const json sound = {
+      {"ranks", 2},
+      {"link", "pcie"},
+      {"shared_link", true},
+      {"rows", {{{"bytes", 1024}, {"in_place", {{"us", 20.0}}}}, {{"bytes", 4096}, {"in_place", {{"us", 21.0}}}}}}};
+  const struct {
+    const char* place;
+    json value;
+    const char* part;
+  } cases[] = {{"/rows/0/bytes", 2.5, "bytes: expected a whole number"}, {"/rows/0/bytes", 1e30, "bytes: expected"},
+               {"/rows/0/bytes", nullptr, "bytes: expected a value"},    {"/rows/1/in_place/us", -1, "us: expected"},
+               {"/emulated", "yes", "emulated: expected true or false"}, {"/ranks", 4294967298, "ranks: expected"},
+               {"/shared_link", 1, "shared_link: expected true"},        {"/rows", 7, "found no rows"}};
+  for (const auto& wrong : cases) {
+    json sweep = sound;
+    sweep[json::json_pointer(wrong.place)] = wrong.value;
+    std::ofstream(files / "sweep.json") << sweep;
+    const CommandResult result = run_command("predict mlp --sweeps " + (files / "sweep.json"));
+    EXPECT_EQ(result.code, 2) << wrong.place << ": " << result.out;
+    expect_one_line(result.err, {"--sweeps", "sweep.json", wrong.part});
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -265,6 +265,44 @@ TEST(Report, NoDamageToAFileCrashesIt) {
   }
 }
 
+TEST(Report, NumbersThatCannotBeAreRefusedByName) {
+  const struct {
+    const char* place;
+    const char* value;
+    const char* part;
+  } cases[] = {
+      {"/arms/0/bandwidth/3/bytes", "9223372036854775807", "bytes: expected a whole number from 0 to"},
+      {"/arms/0/bandwidth/3/bytes", "2.5", "bytes: expected a whole number"},
+      {"/ranks", "4294967298", "ranks: expected a whole number"},
+      {"/batch_per_rank", "18446744073709551615", "batch_per_rank: expected a whole number"},
+      {"/speedup/low", "5", "value: expected it between low and high"},
+      {"/speedup/value", "0.5", "value: expected it between low and high"},
+      {"/arms/0/step_ms/median", "-3.0", "median: expected a number from 0"},
+      {"/arms/0/hidden_share", "1e300", "hidden_share: expected a number from 0 to 1"},
+      {"/arms/0/timeline/buckets/0/bytes", "-1", "bytes: expected a whole number"},
+      {"/emulated", "\"yes\"", "emulated: expected true or false"},
+      {"/model", "[1]", "model: expected a text"},
+  };
+  const json sound = json::parse(text_of("tests/cli/comparisons/emulated.json"));
+  ASSERT_EQ(report(sound).result.code, 0);
+  for (const auto& wrong : cases) {
+    json comparison = sound;
+    ASSERT_TRUE(comparison.contains(json::json_pointer(wrong.place))) << wrong.place;
+    comparison[json::json_pointer(wrong.place)] = json::parse(wrong.value);
+    const CommandResult result = report(comparison).result;
+    EXPECT_EQ(result.code, 2) << wrong.place << ": " << result.out;
+    expect_one_line(result.err, {"comparison.json", wrong.part});
+  }
+}
+
+TEST(Report, NamesMoveNoCursor) {
+  json comparison = json::parse(text_of("tests/cli/comparisons/emulated.json"));
+  comparison["model"] = "red \x1b[31m \xc2\x9b[2J";
+  const CommandResult result = report(comparison).result;
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "for red  [31m   [2J at")) << result.out;
+}
+
 TEST(Report, CompareWritesAllThree) {
   const TemporaryDirectory folder;
   const CommandResult result = run_command(
