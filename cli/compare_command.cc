@@ -14,7 +14,7 @@
 #include "cli/compare_case.h"
 #include "cli/compare_report.h"
 #include "cli/emulation.h"
-#include "cli/exit_codes.h"
+#include "framework/core/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/list_option.h"

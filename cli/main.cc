@@ -12,7 +12,6 @@
 #include <functional>
 #include <iostream>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,6 @@
 #include "cli/claims_command.h"
 #include "cli/compare_command.h"
 #include "cli/eval_command.h"
-#include "cli/exit_codes.h"
 #include "cli/measure_command.h"
 #include "cli/predict_command.h"
 #include "cli/printable.h"
@@ -29,6 +27,7 @@
 #include "cli/train_command.h"
 #include "cli/with_link_command.h"
 #include "framework/core/error.h"
+#include "framework/core/exit_codes.h"
 #include "framework/core/nearest_name.h"
 #include "framework/core/version.h"
 
@@ -76,7 +75,7 @@ int run(int argc, char** argv) {
       break;
     }
   }
-  spdlog::set_default_logger(spdlog::stderr_logger_st("lockstep"));  // stdout is for results
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("lockstep"));  // stdout is for results
   spdlog::set_pattern("lockstep: %l: %v");
   CLI::App app("Trains reference models by synchronous data parallelism.", "lockstep");
   app.set_version_flag("--version", [] { return version_text(); });
@@ -105,14 +104,10 @@ int run(int argc, char** argv) {
     const auto extras = app.remaining(true);
     return report(extras.empty() ? fmt::format("{}; see --help", error.what()) : unknown_argument(app, extras.front()),
                   kWrongUsage);
-  } catch (const std::invalid_argument& error) {
-    return report(error.what(), kWrongUsage);
-  } catch (const LinkContradiction& error) {
-    return report(error.what(), kContradicted);
   } catch (const std::bad_alloc&) {
     return report("there is not enough memory", kFailed);
   } catch (const std::exception& error) {
-    return report(error.what(), kFailed);
+    return report(error.what(), exit_code_of(error));
   }
 }
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cli/exit_codes.h"
+#include "framework/core/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"

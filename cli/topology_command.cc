@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/arguments.h"
-#include "cli/exit_codes.h"
+#include "framework/core/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/output_files.h"
 #include "cli/topology_json.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
-#include "cli/exit_codes.h"
+#include "framework/core/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/nccl_log_files.h"

@@ -20,10 +20,12 @@ struct ExecContext {
   DeviceType device = DeviceType::cpu;
   int threads = 1;                 // CPU: threads that a kernel may use
   void* stream = nullptr;          // CUDA: the cudaStream_t that kernels are launched on
-  Workspace* workspace = nullptr;  // never null inside a kernel
+  Workspace* workspace = nullptr;  // null on the streams beside: kernels that need one do not run there
   bool allow_tf32 = false;         // CUDA: products of f32 may round their factors to TF32
   // CUDA: the same bits in every run: no algorithm is chosen by timing, none adds in an order that chance decides.
   bool deterministic = false;
+  // CUDA: whether a problem that has no plan may get one, which waits for the GPU and must not meet a collective.
+  bool may_plan = true;
   // CUDA, compute capability 9.0 or later: a kernel may be set up while the one before it on the stream still runs.
   bool programmatic_launch = false;
 };

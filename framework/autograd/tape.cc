@@ -7,6 +7,7 @@
 
 #include "framework/core/context.h"
 #include "framework/core/error.h"
+#include "framework/core/profile_range.h"
 #include "kernels/dispatch.h"
 #include "kernels/elementwise.h"
 
@@ -153,6 +154,7 @@ bool Tape::reads_without_gradient(const ConstView& memory) const {
 }
 
 void Tape::backward(const Tensor& loss, double seed, GradientSink* sink) {
+  const ProfileRange range("backward");
   const Plan planned = plan(loss);
   if (sink != nullptr) sink->begin(planned.order_of_last_write());
   for (Parameter* parameter : planned.writes)

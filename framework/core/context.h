@@ -49,6 +49,9 @@ class Context {
   // From now on scratch memory stays at its address: a captured step works on it. What needs more gets other memory.
   void keep_workspace();
 
+  // Whether ops may make plans, for which they try algorithms and wait for the GPU. At first they may.
+  void allow_planning(bool allowed) { exec_.may_plan = allowed; }
+
   // Seed, step and first sample, which key every random draw of an op. Set by the training step.
   RandomState random;
   // Where kernels read it: in the memory of the device, always at the same address. Stores `random` there, in stream

@@ -9,7 +9,8 @@
 namespace lockstep {
 
 // cudaMalloc on the GPU that is selected when it is asked. Blocks are reused by CachingAllocator without waiting for
-// the GPU: what works on them is enqueued on one compute stream, so the next user comes after the last.
+// the GPU: their users are ordered by the compute stream, which waits for what other streams do with them, so the next
+// user comes after the last.
 std::unique_ptr<MemorySource> cuda_memory_source();
 
 // Host memory that the GPU copies from and to while the host goes on, freed with its last holder. Fits HostAllocator.

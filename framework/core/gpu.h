@@ -18,7 +18,7 @@ struct GpuCount {
 // What CUDA_VISIBLE_DEVICES and the driver leave. Opens the driver in this process, after which it must not fork; makes
 // no context.
 GpuCount count_gpus();
-// The same, asked by a child process: for a launcher, which is still to start ranks. Waits 30 s at most.
+// The same, asked by a child process: for a launcher, which is still to start ranks. Waits 35 s at most.
 GpuCount count_gpus_in_child();
 
 // Makes GPU `index` of the visible ones this process's and the calling thread's. Throws std::invalid_argument where it

@@ -6,6 +6,7 @@
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/memory_purpose.h"
+#include "framework/core/profile_range.h"
 #include "kernels/dispatch.h"
 #include "kernels/elementwise.h"
 
@@ -81,6 +82,7 @@ void Bucketer::complete(const Parameter& parameter) {
 void Bucketer::launch_complete_buckets() {
   while (next_to_launch_ < buckets_.size() && buckets_[next_to_launch_].owed == 0) {
     BucketState& bucket = buckets_[next_to_launch_];
+    const ProfileRange range(bucket.label.c_str());
     if (options_.on_launch) options_.on_launch(next_to_launch_);
     bucket.work = all_reduce(arena_.buckets()[next_to_launch_].range, bucket.label);
     if (options_.on_launched) options_.on_launched(next_to_launch_);
@@ -96,7 +98,7 @@ Work Bucketer::all_reduce(Range range, std::string_view label) {
   return group_.all_reduce(wire, ReduceOp::sum, label);
 }
 
-void Bucketer::take_off_wire(Range range) {
+void Bucketer::cast_back(Range range) {
   if (!wire_.defined()) return;
   LOCKSTEP_DISPATCH(accumulate, context().exec(), slice(wire_, range), GradView{slice(arena_.grads(), range)});
 }
@@ -109,7 +111,7 @@ void Bucketer::flush() {
     for (std::size_t i = 0; options_.on_launch && i < buckets_.size(); ++i) options_.on_launch(i);
     for (const ArenaSlot& slot : arena_.slots()) {
       all_reduce(slot.range, slot.parameter->name).wait();
-      take_off_wire(slot.range);
+      cast_back(slot.range);
     }
     for (; next_to_launch_ < buckets_.size(); ++next_to_launch_) {
       if (options_.on_launched) options_.on_launched(next_to_launch_);
@@ -120,7 +122,7 @@ void Bucketer::flush() {
 
 void Bucketer::wait(std::size_t bucket) {
   buckets_[bucket].work.wait();
-  if (options_.overlap != Overlap::naive) take_off_wire(arena_.buckets()[bucket].range);
+  if (options_.overlap != Overlap::naive) cast_back(arena_.buckets()[bucket].range);
 }
 
 std::int64_t Bucketer::reduced_bytes() const {

@@ -67,9 +67,10 @@ class Bucketer final : public GradientSink {
  private:
   void complete(const Parameter& parameter);
   void launch_complete_buckets();
-  // The sum over the ranks of a range of gradients, still to be taken off the wire when its work is finished.
+  // The sum over the ranks of a range of gradients, still to be cast back from the wire's type when its work is
+  // finished.
   Work all_reduce(Range range, std::string_view label);
-  void take_off_wire(Range range);
+  void cast_back(Range range);
 
   struct BucketState {
     std::string label;

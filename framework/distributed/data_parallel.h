@@ -3,18 +3,13 @@
 
 #include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
+#include "framework/distributed/agreement.h"
 #include "framework/distributed/process_group.h"
 #include "framework/nn/module.h"
 #include "framework/optim/parameter_arena.h"
 
 namespace lockstep {
-
-// Throws std::invalid_argument on every rank unless all ranks give the same text. The ranks whose text differs from
-// rank 0's name the first line that does. `what` says in the message what is compared.
-void expect_agreement(ProcessGroup& group, const std::string& what, const std::string& text);
 
 // Checks that all ranks built the same model (names, shapes, types, decay), moves its parameters into an arena in rank
 // 0's gradient order and gives every rank rank 0's parameters and buffers.

@@ -165,16 +165,6 @@ std::vector<std::string> Store::gather(const std::string& name, const std::strin
   return values;
 }
 
-void Store::agree(const std::string& name, const std::string& value, std::optional<milliseconds> timeout) {
-  const std::vector<std::string> values = gather("agree/" + name, value, timeout);
-  for (int other = 1; other < size(); ++other) {
-    const std::string& theirs = values[static_cast<std::size_t>(other)];
-    if (theirs == values.front()) continue;
-    throw Error(fmt::format("{}: rank 0 has {}, rank {} has {}; it must be the same on all ranks", name, values.front(),
-                            other, theirs));
-  }
-}
-
 void Store::abort(const std::string& reason) {
   try {
     request({.kind = Kind::abort, .value = reason}, milliseconds{0});

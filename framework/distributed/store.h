@@ -60,9 +60,6 @@ class Store {
   // Every rank's value, in rank order.
   std::vector<std::string> gather(const std::string& name, const std::string& value,
                                   std::optional<std::chrono::milliseconds> timeout = std::nullopt);
-  // Throws Error on every rank, naming the first rank that differs from rank 0 and both values, unless all are equal.
-  void agree(const std::string& name, const std::string& value,
-             std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
   // "name#0", "name#1", ...: the same on every rank that has asked for this name as often. For sets of keys.
   std::string next_name(const std::string& name);

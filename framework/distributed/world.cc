@@ -4,9 +4,9 @@
 
 #include <cstdio>
 #include <exception>
-#include <stdexcept>
 
 #include "framework/core/error.h"
+#include "framework/core/exit_codes.h"
 #include "framework/core/gpu.h"
 #include "framework/distributed/gpu_assignment.h"
 #include "framework/distributed/launcher.h"
@@ -32,9 +32,9 @@ ContextOptions on_own_gpu(ContextOptions options, const Environment& environment
 }  // namespace
 
 World::World(const Environment& environment, const GroupOptions& options)
-    : environment_(environment),
-      store_(join_store(environment)),
-      group_(make_process_group("auto", environment, store_, options)) {}
+    : environment_(environment), store_(join_store(environment)) {
+  run([&] { group_ = make_process_group("auto", environment, store_, options); });
+}
 
 void World::run(const std::function<void()>& body) {
   try {
@@ -49,7 +49,8 @@ void World::run(const std::function<void()>& body) {
   }
 }
 
-int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body, const ContextOptions& options) {
+int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body, const ContextOptions& options,
+              const GroupOptions& group_options) {
   int rank = 0;
   try {
     const Environment environment = detect_environment();
@@ -57,18 +58,12 @@ int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body, c
     rank = environment.rank;
     Context context(on_own_gpu(options, environment));
     const ContextScope scope(context);
-    World world(environment);
+    World world(environment, group_options);
     world.run([&] { body(world); });
     return 0;
-  } catch (const std::invalid_argument& error) {
-    fmt::print(stderr, "rank {}: {}\n", rank, error.what());
-    return 2;
-  } catch (const LinkContradiction& error) {
-    fmt::print(stderr, "rank {}: {}\n", rank, error.what());
-    return 3;
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", rank, error.what());
-    return 1;
+    return exit_code_of(error);
   }
 }
 

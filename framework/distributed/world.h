@@ -22,7 +22,8 @@ class World {
   int size() const { return environment_.world_size; }
   const Environment& environment() const { return environment_; }
   ProcessGroup& group() { return *group_; }
-  // Runs `body`; what it throws is told to the other ranks, whose waits then fail with it, and thrown on.
+  // Runs `body`; what it throws is told to the other ranks, whose waits then fail with it, and thrown on. So is what
+  // keeps the constructor from making the group.
   void run(const std::function<void()>& body);
 
  private:
@@ -33,8 +34,9 @@ class World {
 
 // For main(): under a launcher (torchrun, mpirun, srun) runs `body` as the rank that it made this process; otherwise
 // starts `ranks` copies of this program and waits for them. The body runs in a context of `options`, on a GPU of the
-// rank's own whichever options.gpu says. Returns the exit code: 0, 2 for std::invalid_argument, 3 for
-// LinkContradiction, 1 for any other exception, whose text goes to stderr.
-int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body, const ContextOptions& options = {});
+// rank's own whichever options.gpu says. Returns the exit code: 0, or that of the exception
+// (framework/core/exit_codes.h), whose text goes to stderr.
+int run_ranks(int ranks, char** argv, const std::function<void(World&)>& body, const ContextOptions& options = {},
+              const GroupOptions& group_options = {});
 
 }  // namespace lockstep

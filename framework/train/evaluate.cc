@@ -1,12 +1,15 @@
 #include "framework/train/evaluate.h"
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "framework/data/loader.h"
 #include "framework/data/sampler.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/train/input.h"
+#include "framework/train/made_up_batch.h"
+#include "framework/train/plan_phase.h"
 
 namespace lockstep {
 namespace {
@@ -24,12 +27,25 @@ class EvaluationMode {
   bool was_training_;
 };
 
+std::set<std::int64_t> batch_sizes(EvalSampler sampler) {
+  std::set<std::int64_t> sizes;
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(sampler.batch_size()));
+  while (const std::int64_t count = sampler.next(indices).count) sizes.insert(count);
+  return sizes;
+}
+
 }  // namespace
 
 EvalResult evaluate(Module& model, const LogitsFunction& logits, const Dataset& dataset, std::int64_t batch_size,
                     ProcessGroup& group) {
   const EvaluationMode mode(model);
-  Loader loader(dataset, std::make_unique<EvalSampler>(dataset.size(), batch_size, group.rank(), group.size()));
+  const EvalSampler sampler(dataset.size(), batch_size, group.rank(), group.size());
+  if (group.size() > 1) {  // one rank may make its plans as it goes
+    plan_together(group, [&] {
+      for (const std::int64_t size : batch_sizes(sampler)) logits(zero_batch(size, dataset).samples);
+    });
+  }
+  Loader loader(dataset, std::make_unique<EvalSampler>(sampler));
   double loss_sum = 0;
   double correct = 0;
   double count = 0;

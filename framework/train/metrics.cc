@@ -6,6 +6,7 @@
 #include <string>
 
 #include "framework/core/error.h"
+#include "framework/core/replace_file.h"
 
 namespace lockstep {
 namespace {
@@ -26,13 +27,8 @@ std::string lines_up_to(const std::filesystem::path& file, std::int64_t step) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step) : path_(file) {
   const std::string kept = resumed_step > 0 ? lines_up_to(file, resumed_step) : "";
-  std::error_code ignored;  // writing the file tells
-  std::filesystem::create_directories(file.parent_path(), ignored);
-  // A crash in between must not cost the lines that are kept.
-  const std::filesystem::path fresh = file.string() + ".new";
-  stream_.open(fresh, std::ios::trunc);
-  stream_ << kept << std::flush;
-  if (stream_) std::filesystem::rename(fresh, file, ignored);
+  replace_file(file, kept);  // a crash meanwhile does not cost the lines that are kept
+  stream_.open(file, std::ios::app);
   if (!stream_) throw Error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
 }
 

@@ -1,15 +1,18 @@
 #include "framework/train/plan_phase.h"
 
-#include <chrono>
+#include <spdlog/spdlog.h>
+
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
+#include "framework/core/replace_file.h"
 #include "framework/core/version.h"
-#include "framework/distributed/store.h"
+#include "framework/distributed/agreement.h"
 #include "kernels/dispatch.h"
 
 #ifdef LOCKSTEP_HAS_CUDA
@@ -22,9 +25,6 @@ namespace lockstep {
 
 namespace {
 
-// For rank 0 to try all algorithms of a large model.
-constexpr std::chrono::minutes kPlanTime{5};
-
 std::string header() {
   return fmt::format("# {}, CUDA {}, cuDNN {}\n", selected_gpu().name, build_part("CUDA").version,
                      build_part("cuDNN").version);
@@ -34,26 +34,35 @@ std::string header() {
 
 void plan_together(ProcessGroup& group, const std::function<void()>& work) {
   if (!on_gpu()) return;
-  Store* const store = group.store();
-  const std::string key = store != nullptr ? store->next_name("plan") : "";
   context().synchronize();
-  if (store != nullptr && group.rank() > 0) kernels::cuda::add_plan_choices(store->get(key, kPlanTime));
-  work();
-  context().synchronize();
-  if (store == nullptr) return;
-  if (group.rank() == 0) store->set(key, kernels::cuda::plan_choices());
-  store->barrier(key, kPlanTime);
+  context().allow_planning(true);
+  const auto plan = [&] {
+    work();
+    context().synchronize();
+    return kernels::cuda::plan_choices();
+  };
+  const std::string choices = from_rank_0(group, "plans", plan);
+  if (group.rank() > 0) {
+    kernels::cuda::add_plan_choices(choices);
+    plan();
+  }
+  gather_texts(group, "plans made", "", kAloneTime);  // before anyone starts a collective
+  context().allow_planning(group.size() == 1);
 }
 
 void use_plans(const std::filesystem::path& file) {
   std::ifstream stream(file);
   const std::string record{std::istreambuf_iterator<char>(stream), {}};
   if (!on_gpu() || !record.starts_with(header())) return;
-  kernels::cuda::add_plan_choices(record.substr(header().size()));
+  try {
+    kernels::cuda::add_plan_choices(record.substr(header().size()));
+  } catch (const std::invalid_argument& error) {
+    spdlog::warn("{} is passed over, since it is damaged: {}", file.string(), error.what());
+  }
 }
 
 void save_plans(const std::filesystem::path& file) {
-  if (on_gpu()) std::ofstream(file) << header() << kernels::cuda::plan_choices();
+  if (on_gpu()) replace_file(file, header() + kernels::cuda::plan_choices());
 }
 
 #else

@@ -8,8 +8,9 @@
 #include "framework/core/context.h"
 #include "framework/core/device_copy.h"
 #include "framework/core/error.h"
+#include "framework/core/profile_range.h"
+#include "framework/distributed/agreement.h"
 #include "framework/distributed/data_parallel.h"
-#include "framework/distributed/store.h"
 #include "framework/train/plan_phase.h"
 #include "kernels/dispatch.h"
 #include "kernels/elementwise.h"
@@ -177,6 +178,7 @@ void TrainStep::plan_update() {
 void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
   expect(pending() < StepReports::kSlots,
          "train step: expected at most {} steps whose results are not taken, got one more", StepReports::kSlots);
+  const ProfileRange range("step");
   prepare(next());
   context().random.step = static_cast<std::uint64_t>(optimizer_->steps());
   optimizer_->begin_step(learning_rate);
@@ -190,6 +192,7 @@ void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
 
 // Adds the loss, times its share, to that of the step. Collectives sum, so the average is in the seed of backward.
 Tensor TrainStep::forward(bool first) {
+  const ProfileRange range("forward");
   const Tensor loss = loss_function_(input_);
   LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !first});
   return loss;
@@ -244,6 +247,7 @@ void TrainStep::finish(Range gradients) {
 }
 
 void TrainStep::update() {
+  const ProfileRange range("update");
   const auto buckets = arena_->buckets();
   for (std::size_t i = buckets_beside_; i < buckets.size(); ++i) {
     bucketer_->wait(i);
@@ -294,10 +298,8 @@ void TrainStep::capture() {
       failure = fmt::format("rank {}: {}", group_.rank(), error.what());
     }
     // A replay is a collective: all ranks replay, or none.
-    if (Store* const store = group_.store(); store != nullptr) {
-      for (const std::string& other : store->gather(store->next_name("capture"), failure)) {
-        if (failure.empty()) failure = other;
-      }
+    for (const std::string& other : gather_texts(group_, "capture", failure)) {
+      if (failure.empty()) failure = other;
     }
     if (failure.empty()) {
       graphs_ = std::move(graphs);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/distributed/agreement.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/train/checkpoint.h"
 #include "framework/train/made_up_batch.h"
@@ -111,17 +112,21 @@ bool Trainer::evaluates_after(std::int64_t steps_done) const {
   return steps_done == options_.steps || steps_done % every == 0;
 }
 
+// All ranks wait for it, so that a failure is told by each.
 void Trainer::save() const {
-  if (group_.rank() != 0 || options_.run_dir.empty()) return;
-  save_checkpoint(options_.run_dir,
-                  {.step = steps_done(),
-                   .seed = options_.seed,
-                   .model = options_.model_name,
-                   .data = train_.info().name,
-                   .data_size = train_.size(),
-                   .global_batch = options_.split.global_batch(),
-                   .world_size = group_.size()},
-                  state());
+  from_rank_0(group_, "checkpoint", [this] {
+    if (options_.run_dir.empty()) return "";
+    save_checkpoint(options_.run_dir,
+                    {.step = steps_done(),
+                     .seed = options_.seed,
+                     .model = options_.model_name,
+                     .data = train_.info().name,
+                     .data_size = train_.size(),
+                     .global_batch = options_.split.global_batch(),
+                     .world_size = group_.size()},
+                    state());
+    return "";
+  });
 }
 
 std::vector<NamedTensor> Trainer::state() const {

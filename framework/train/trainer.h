@@ -38,7 +38,7 @@ struct TrainerOptions {
   ShortBatch short_batch = ShortBatch::drop;
   std::int64_t eval_every = 0;        // steps; 0: at the end of each epoch. The last step is always evaluated
   std::int64_t checkpoint_every = 0;  // steps; 0: after the last step only
-  std::filesystem::path run_dir;      // where metrics.jsonl and checkpoints/ go; empty: nothing is written
+  std::filesystem::path run_dir;      // of rank 0: where metrics.jsonl and checkpoints/ go; empty: nothing is written
   std::filesystem::path resume_dir;   // a run directory to continue; empty: start anew
 };
 

@@ -1,8 +1,8 @@
 // Products of small bf16 tiles on the tensor cores of a warp, sums in f32, and the copies that feed them. The layouts
-// of the fragments are those of mma.m16n8k16 in the PTX manual: with g = lane / 4 and t = lane % 4,
-//   a (16 x 16): rows g and g + 8; columns 2t, 2t + 1, and those 8 further     a[0] (g, 2t) a[1] (g + 8, 2t) a[2] (g,
-//   2t + 8) ... b (16 x 8):  column g; rows 2t, 2t + 1, and those 8 further c (16 x 8):  columns 2t, 2t + 1 of row g,
-//   then of row g + 8
+// of the fragments are those of mma.m16n8k16 in the PTX manual. With g = lane / 4 and t = lane % 4 a lane holds
+// - of a (16 x 16) rows g and g + 8 of columns 2t, 2t + 1, then the same of columns 2t + 8, 2t + 9;
+// - of b (16 x 8) rows 2t, 2t + 1 of column g, then rows 2t + 8, 2t + 9;
+// - of c (16 x 8) columns 2t, 2t + 1 of row g, then of row g + 8.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,12 @@
 #include "kernels/cuda/plan.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -94,6 +96,7 @@ class Measurement {
       for (int i = 0; i < repeats_; ++i) work_();
     } catch (...) {
       if (cudaStreamEndCapture(stream_.get(), &captured) == cudaSuccess) cudaGraphDestroy(captured);
+      cudaGetLastError();  // of the capture that failed: not the next call's
       throw;
     }
     LOCKSTEP_CUDA_CHECK(cudaStreamEndCapture(stream_.get(), &captured));
@@ -111,73 +114,84 @@ class Measurement {
   int repeats_ = 1;
 };
 
-// Copies of what targets hold that are added to, put back when this goes.
+// What targets hold that are added to, put back when this goes. In the host's memory: the GPU's may be full.
 class Kept {
  public:
   Kept(const ExecContext& exec, Targets targets) : stream_(static_cast<cudaStream_t>(exec.stream)) {
     for (const GradView& target : targets) {
       if (!target || !target.accumulate) continue;
-      void* memory = nullptr;
-      LOCKSTEP_CUDA_CHECK(cudaMalloc(&memory, bytes(target.view)));
-      copies_.emplace_back(target.view, memory);
-      LOCKSTEP_CUDA_CHECK(
-          cudaMemcpyAsync(memory, target.view.data, bytes(target.view), cudaMemcpyDeviceToDevice, stream_));
+      auto& [view, copy] = copies_.emplace_back(target.view, static_cast<std::size_t>(target.view.bytes()));
+      LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(copy.data(), view.data, copy.size(), cudaMemcpyDeviceToHost, stream_));
     }
+    LOCKSTEP_CUDA_CHECK(cudaStreamSynchronize(stream_));
   }
   ~Kept() {
     for (const auto& [view, copy] : copies_) {
-      cudaMemcpyAsync(view.data, copy.get(), bytes(view), cudaMemcpyDeviceToDevice, stream_);
-      cudaStreamSynchronize(stream_);
+      cudaMemcpyAsync(view.data, copy.data(), copy.size(), cudaMemcpyHostToDevice, stream_);
     }
+    cudaStreamSynchronize(stream_);
   }
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
 
  private:
-  static std::size_t bytes(const View& view) { return static_cast<std::size_t>(view.bytes()); }
-
   cudaStream_t stream_;
-  std::vector<std::pair<View, std::unique_ptr<void, Destroy<cudaFree>>>> copies_;
+  std::vector<std::pair<View, std::vector<std::byte>>> copies_;
 };
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Runs `body` for each candidate; where none came through it, throws what the last one said.
-void for_candidates(const std::string& problem, int count, const std::function<void(int candidate)>& body) {
+std::vector<int> all(const Candidates& candidates) {
+  std::vector<int> numbers(static_cast<std::size_t>(candidates.count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+// Runs `body` for each candidate and returns those that came through it; where none did, throws what the last one said.
+std::vector<int> for_candidates(const std::string& problem, const std::vector<int>& candidates,
+                                const std::function<void(int candidate)>& body) {
   std::string failure;
-  int good = 0;
-  for (int candidate = 0; candidate < count; ++candidate) {
+  std::vector<int> good;
+  for (const int candidate : candidates) {
     try {
       body(candidate);
-      ++good;
+      good.push_back(candidate);
     } catch (const std::runtime_error& error) {
       failure = error.what();
     }
   }
-  if (good == 0) throw std::runtime_error(problem + ": expected an algorithm that runs, got: " + failure);
+  if (good.empty()) throw std::runtime_error(problem + ": expected an algorithm that runs, got: " + failure);
+  return good;
 }
 
-// Milliseconds of each candidate; those that cannot run, or are far behind, take for ever.
+// Milliseconds of each candidate; those that cannot run or be captured, or are far behind, take for ever.
 std::vector<double> measured(const ExecContext& exec, const std::string& problem, const Candidates& candidates,
                              Targets targets) {
   const Kept kept(exec, targets);
   // All run once before any is captured: the workspace, whose address a graph keeps, grows no more then.
   std::vector<std::unique_ptr<Measurement>> running(static_cast<std::size_t>(candidates.count));
-  double best_once = kNever;
-  for_candidates(problem, candidates.count, [&](int i) {
-    auto measurement =
+  const auto measurement = [&](int i) -> std::unique_ptr<Measurement>& { return running[static_cast<std::size_t>(i)]; };
+  std::vector<int> order = for_candidates(problem, all(candidates), [&](int i) {
+    measurement(i) =
         std::make_unique<Measurement>(exec, [&candidates, i](const ExecContext& own) { candidates.run(i, own); });
-    best_once = std::min(best_once, measurement->once_ms());
-    running[static_cast<std::size_t>(i)] = std::move(measurement);
   });
+  std::ranges::sort(order, {}, [&](int i) { return measurement(i)->once_ms(); });
   std::vector<double> times(running.size(), kNever);
-  double near = kNever;  // up to here it is worth to measure again
-  for (int repeat = 0; repeat < kMeasurements; ++repeat) {
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      if (running[i] == nullptr || running[i]->once_ms() > kHopeless * best_once) continue;
-      if (repeat == 0 || times[i] <= near) times[i] = std::min(times[i], running[i]->measure());
+  const auto measure = [&](int i) {
+    double& time = times[static_cast<std::size_t>(i)];
+    time = std::min(time, measurement(i)->measure());
+  };
+  double best_once = kNever;  // of those that can be captured
+  order = for_candidates(problem, order, [&](int i) {
+    if (measurement(i)->once_ms() > kHopeless * best_once) return;
+    measure(i);
+    best_once = std::min(best_once, measurement(i)->once_ms());
+  });
+  for (int repeat = 1; repeat < kMeasurements; ++repeat) {
+    const double near = kNear * *std::ranges::min_element(times);  // up to here it is worth to measure again
+    for (const int i : order) {
+      if (times[static_cast<std::size_t>(i)] <= near) measure(i);
     }
-    near = kNear * *std::ranges::min_element(times);
   }
   return times;
 }
@@ -186,7 +200,7 @@ int first_that_runs(const ExecContext& exec, const std::string& problem, const C
                     Targets targets) {
   const Kept kept(exec, targets);
   int first = -1;
-  for_candidates(problem, candidates.count, [&](int candidate) {
+  for_candidates(problem, all(candidates), [&](int candidate) {
     if (first >= 0) return;
     candidates.run(candidate, exec);
     first = candidate;
@@ -201,6 +215,11 @@ void expect_planning(const ExecContext& exec, const std::string& problem) {
   LOCKSTEP_CUDA_CHECK(cudaStreamIsCapturing(static_cast<cudaStream_t>(exec.stream), &status));
   if (status != cudaStreamCaptureStatusNone) {
     throw std::runtime_error(problem + ": expected a plan from the steps before the capture, got none");
+  }
+  if (!exec.may_plan) {
+    throw std::runtime_error(problem +
+                             ": expected a plan from the plan phase, got none; it may not be made while "
+                             "collectives may be under way: meet it in plan_together() first");
   }
 }
 
@@ -247,16 +266,18 @@ std::string plan_choices() {
 
 void add_plan_choices(const std::string& lines) {
   std::istringstream stream(lines);
-  const std::lock_guard lock(record().mutex);
+  std::map<std::string, int> choices;
   for (std::string line; std::getline(stream, line);) {
     std::istringstream fields(line);
     int choice = -1;
     std::string problem;
-    if (!(fields >> choice) || choice < 0 || !std::getline(fields >> std::ws, problem)) {
-      throw std::invalid_argument("plan choices: expected lines like '2 matmul ...', got '" + line + "'");
+    if (stream.eof() || !(fields >> choice) || choice < 0 || !std::getline(fields >> std::ws, problem)) {
+      throw std::invalid_argument("plan choices: expected whole lines like '2 matmul ...', got '" + line + "'");
     }
-    record().choices[problem] = choice;
+    choices[problem] = choice;
   }
+  const std::lock_guard lock(record().mutex);
+  for (const auto& [problem, choice] : choices) record().choices[problem] = choice;
 }
 
 }  // namespace lockstep::kernels::cuda

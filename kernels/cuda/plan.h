@@ -27,17 +27,18 @@ struct Candidates {
 
 // The choice for `problem`: the one on record, else the first that runs where results are to be deterministic, else the
 // one that is fastest on the stream's GPU, which goes on record. For that it runs them all, many times, and waits for
-// the GPU; `targets` are what they write: where they add to one, its contents are put back. Throws while the stream is
-// captured, naming the problem, and where no candidate runs.
+// the GPU; `targets` are what they write: where they add to one, its contents are put back. Throws as expect_planning()
+// does, and where no candidate runs and can be captured.
 int choose(const ExecContext& exec, const std::string& problem, const Candidates& candidates, Targets targets);
 
-// Throws that `problem` has no plan if the stream is being captured: too late to make one.
+// Throws that `problem` has no plan where it is too late to make one: while the stream is captured, or where
+// exec.may_plan says so.
 void expect_planning(const ExecContext& exec, const std::string& problem);
 
 // What is on record, one line for each problem. The record is one for the whole process; thread-safe.
 std::string plan_choices();
-// Adds such lines to the record: before the first step, so that no problem has been met. Throws std::invalid_argument
-// on a line that is none.
+// Adds such lines to the record, for problems that have not been met. Throws std::invalid_argument, and adds nothing,
+// where one is no such line or the last is cut off.
 void add_plan_choices(const std::string& lines);
 // What was measured for the choices that this process made.
 struct PlanTimes {

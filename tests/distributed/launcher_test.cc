@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/core/error.h"
 #include "framework/distributed/environment.h"
 #include "framework/distributed/process_group.h"
 #include "framework/distributed/socket.h"
@@ -306,6 +307,7 @@ TEST(RunRanks, TheBodyRunsInTheContextAskedFor) {
 TEST(RunRanks, WhatTheBodyThrowsBecomesTheExitCode) {
   char* argv[] = {nullptr};
   EXPECT_EQ(run_ranks(1, argv, [](World&) { throw std::invalid_argument("wrong use"); }), 2);
+  EXPECT_EQ(run_ranks(1, argv, [](World&) { throw LinkContradiction("another link"); }), 3);
   EXPECT_EQ(run_ranks(1, argv, [](World&) { throw std::runtime_error("a failure"); }), 1);
 }
 

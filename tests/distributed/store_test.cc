@@ -99,14 +99,6 @@ TEST(Store, GatherKeepsRankOrder) {
   });
 }
 
-TEST(Store, DisagreementNamesTheFirstRankThatDiffersOnAllRanks) {
-  run_store_world(3, [](Store& store) {
-    store.agree("model", "lenet");
-    const std::string text = error_of([&] { store.agree("batch", store.rank() == 2 ? "32" : "64"); });
-    for (const char* part : {"batch", "rank 0 has 64", "rank 2 has 32"}) EXPECT_TRUE(contains(text, part)) << text;
-  });
-}
-
 TEST(Store, ThreadsOfOneRankDoNotBlockEachOther) {
   Store store({});
   std::thread waiting([&] { EXPECT_EQ(store.get("late", 10s), "here"); });

@@ -26,6 +26,7 @@
 #include "tests/support/bf16_value.h"
 #include "tests/support/seed.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/worlds.h"
 
 namespace lockstep {
 namespace {
@@ -428,6 +429,15 @@ TEST_F(CheckpointTest, RestoringRefreshesValuesThatAreCopies) {
     for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i].bits, bfloat16_of(masters[i]).bits);
   }
   expect_equal(model_tensors(saved), model_tensors(restored));
+}
+
+TEST_F(CheckpointTest, RestoringWhatDoesNotFitIsRefusedByEachRank) {
+  Linear saved(3, 2);
+  save_checkpoint(run_, {.step = 7}, model_tensors(saved));
+  run_local_world(2, [this](ProcessGroup& group) {
+    Linear other(3, 4);
+    EXPECT_THROW(restore(run_, other, {}, group), std::invalid_argument) << "rank " << group.rank();
+  });
 }
 
 class Net : public Module {

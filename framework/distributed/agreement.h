@@ -1,0 +1,32 @@
+// How ranks agree on what is said and not computed: through the store where there is one, never through the engine that
+// carries gradients. All functions are collective.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/distributed/process_group.h"
+
+namespace lockstep {
+
+// Every rank's text, in rank order; `what` names it in errors. Ranks that are threads have no store and give it to each
+// other by all_gather. `timeout`: the store's, where none is given.
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& what, const std::string& text,
+                                      std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+
+// For rank 0 to do something alone, as to read a checkpoint or to try all algorithms of a large model. A rank that is
+// gone is noticed at once.
+inline constexpr std::chrono::minutes kAloneTime{5};
+
+// What `work` returns on rank 0, which alone runs it within kAloneTime, on every rank. What it throws is thrown on
+// every rank: an exception of the same exit code (framework/core/exit_codes.h) with the same text.
+std::string from_rank_0(ProcessGroup& group, const std::string& what, const std::function<std::string()>& work);
+
+// Throws std::invalid_argument on every rank unless all ranks give the same text. The ranks whose text differs from
+// rank 0's name the first line that does. `what` says in the message what is compared.
+void expect_agreement(ProcessGroup& group, const std::string& what, const std::string& text);
+
+}  // namespace lockstep
