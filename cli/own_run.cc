@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include "framework/core/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"
+#include "framework/core/exit_codes.h"
 #include "framework/distributed/environment.h"
 
 namespace lockstep::cli {

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "cli/arguments.h"
-#include "framework/core/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/output_files.h"
 #include "cli/topology_json.h"
+#include "framework/core/exit_codes.h"
 #include "framework/core/version.h"
 #include "framework/interconnect/topology.h"
 

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "cli/arguments.h"
-#include "framework/core/exit_codes.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
 #include "cli/nccl_log_files.h"
 #include "cli/output_files.h"
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"
+#include "framework/core/exit_codes.h"
 #include "framework/interconnect/visible_gpus.h"
 
 namespace lockstep::cli {
