@@ -69,7 +69,9 @@ std::vector<Link> links_of(const PredictArguments& arguments) {
     const std::string source = "--sweeps " + file;
     const CostModel model = read_from(source, [&] { return model_of_sweep(sweep); });
     const bool emulated = read_from(source, [&] { return value_of<bool>(sweep, "emulated"); });
-    links.push_back({model, fmt::format("{} on {} ranks", emulated ? "emulated" : "measured", model.ranks)});
+    links.push_back(
+        {model, fmt::format("{} on {} ranks, from {} to {} bytes", emulated ? "emulated" : "measured", model.ranks,
+                            model.regimes.front().first_bytes, model.regimes.back().last_bytes)});
   }
   const std::string published = arguments.links.empty() && links.empty() ? "nvlink4,pcie5" : arguments.links;
   for (const std::string& name : split_list(published)) {
@@ -108,13 +110,17 @@ struct Prediction {
 };
 
 Prediction predict(const Work& work, const Link& link, double slow_motion) {
-  const auto on = [&](double factor) {
-    return predict_step(work.alone, [&](std::int64_t bytes) {
-      return 1e-3 * slow_motion * factor * link.model.all_reduce_us(bytes, work.ranks);
-    });
+  const auto on = [&](auto us_of) {
+    return predict_step(work.alone, [&](std::int64_t bytes) { return 1e-3 * slow_motion * us_of(bytes); });
   };
-  const CostModel::Band band = link.model.band(work.ranks);
-  return {on(1.0), on(band.low).step_ms, on(band.high).step_ms, work.ranks != link.model.ranks};
+  const auto band_of = [&](std::int64_t bytes) { return link.model.band(bytes, work.ranks); };
+  const StepPrediction step = on([&](std::int64_t bytes) { return link.model.all_reduce_us(bytes, work.ranks); });
+  const auto is_measured = [&](const BucketTiming& bucket) { return link.model.is_measured(bucket.bytes); };
+  if (work.ranks == link.model.ranks && std::all_of(step.buckets.begin(), step.buckets.end(), is_measured)) {
+    return {step, step.step_ms, step.step_ms, false};
+  }
+  return {step, on([&](std::int64_t bytes) { return band_of(bytes).low; }).step_ms,
+          on([&](std::int64_t bytes) { return band_of(bytes).high; }).step_ms, true};
 }
 
 double samples_per_s(const Work& work, double step_ms) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMostRegimes = 3;
 constexpr std::size_t kFewestPoints = 3;  // of a regime: two fit any line
+constexpr std::size_t kMostPoints = 64;   // the time of the fit grows with their fifth power
 // One more regime must take this share of the error away, and an error this small is left as it is.
 constexpr double kWorthwhile = 0.3;
 constexpr double kNegligible = 0.02;
@@ -67,6 +68,21 @@ std::vector<MeasuredTime> merged(std::span<const MeasuredTime> sweep) {
   std::vector<MeasuredTime> points;
   for (const auto& [bytes, all] : times) points.push_back({bytes, median(all)});
   return points;
+}
+
+// Groups of neighbours where there are too many points: the median of their sizes with the median of their times.
+std::vector<MeasuredTime> thinned(std::span<const MeasuredTime> points) {
+  const std::size_t group = (points.size() + kMostPoints - 1) / kMostPoints;
+  std::vector<MeasuredTime> fewer;
+  for (std::size_t begin = 0; begin < points.size(); begin += group) {
+    std::vector<double> bytes, us;
+    for (const MeasuredTime& point : points.subspan(begin, std::min(group, points.size() - begin))) {
+      bytes.push_back(static_cast<double>(point.bytes));
+      us.push_back(point.us);
+    }
+    fewer.push_back({std::llround(median(bytes)), median(us)});
+  }
+  return fewer;
 }
 
 // The best way to cut `points` into 1, 2, ... neighbouring regimes, by dynamic programming over where the last begins.
@@ -134,22 +150,30 @@ double CostModel::peak_busbw() const {
   return all_reduce_traffic(ranks).bytes / (1e3 * regimes.back().beta_us_per_byte);
 }
 
-CostModel::Band CostModel::band(int of_ranks) const {
-  if (of_ranks == ranks) return {};
-  if (!shared) return {1 - kNvlinkSpread, 1 + kNvlinkSpread};
-  const double growth = static_cast<double>(of_ranks) / ranks;
-  return {std::min(1.0, growth), std::max(1.0, growth)};
+CostModel::Band CostModel::band(std::int64_t bytes, int of_ranks) const {
+  const std::int64_t nearest = std::clamp(bytes, regimes.front().first_bytes, regimes.back().last_bytes);
+  const double us = all_reduce_us(nearest, of_ranks);
+  const double growth = static_cast<double>(bytes) / static_cast<double>(nearest);
+  Band band{us * std::min(1.0, growth), us * std::max(1.0, growth)};
+  if (of_ranks == ranks) return band;
+  const double ratio = static_cast<double>(of_ranks) / ranks;
+  band.low *= shared ? std::min(1.0, ratio) : 1 - kNvlinkSpread;
+  band.high *= shared ? std::max(1.0, ratio) : 1 + kNvlinkSpread;
+  return band;
 }
 
 CostModel fit_cost_model(std::string_view link, int ranks, bool shared, std::span<const MeasuredTime> sweep) {
   expect(ranks >= 2, "cost model: expected a sweep of at least 2 ranks, got {}", ranks);
   const std::vector<MeasuredTime> points = merged(sweep);
   expect(points.size() >= 2, "cost model: expected at least 2 sizes, got {}", points.size());
-  return {.link = std::string(link),
-          .ranks = ranks,
-          .startup_share = shared ? kPcieStartupShare : kNvlinkStartupShare,
-          .shared = shared,
-          .regimes = cut_into_regimes(points)};
+  CostModel model{.link = std::string(link),
+                  .ranks = ranks,
+                  .startup_share = shared ? kPcieStartupShare : kNvlinkStartupShare,
+                  .shared = shared,
+                  .regimes = cut_into_regimes(thinned(points))};
+  model.regimes.front().first_bytes = points.front().bytes;
+  model.regimes.back().last_bytes = points.back().bytes;
+  return model;
 }
 
 }  // namespace lockstep

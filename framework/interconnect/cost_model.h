@@ -52,19 +52,24 @@ struct CostModel {
   // Bus bandwidth in GB/s that the regime of large messages tends to: what the hardware gives, whatever the ranks.
   double peak_busbw() const;
 
-  // What all_reduce_us may be off by at another number of ranks than was measured: factors of the time, 1 and 1 at that
-  // number. A shared link may get as slow as the ranks are many (published runs over PCIe 5: 35 GB/s on 4 GPUs, 28 on
-  // 8); rings on NVLink keep their bandwidth within a fifth (328 GB/s on 2 H200s, 370 on 8).
+  bool is_measured(std::int64_t bytes) const {
+    return bytes >= regimes.front().first_bytes && bytes <= regimes.back().last_bytes;
+  }
+  // The microseconds between which an all-reduce lies; both are all_reduce_us where nothing is extrapolated. Beyond the
+  // measured sizes: a time neither falls as the size grows nor grows faster than it. At another number of ranks: a
+  // shared link may get as slow as they are many (published runs over PCIe 5: 35 GB/s on 4 GPUs, 28 on 8); rings on
+  // NVLink keep their bandwidth within a fifth (328 GB/s on 2 H200s, 370 on 8).
   struct Band {
-    double low = 1.0;
-    double high = 1.0;
+    double low = 0.0;
+    double high = 0.0;
   };
-  Band band(int of_ranks) const;
+  Band band(std::int64_t bytes, int of_ranks) const;
 };
 
-// Fits at most three regimes to a sweep over sizes, in any order, with the same least sum of relative errors for any
-// outlier. `link`, `ranks` and `shared` as in CostModel; the start-up share is that of PCIe where the link is shared.
-// Throws std::invalid_argument for less than two sizes, sizes or times that are not positive, and fewer than two ranks.
+// Fits at most three regimes to a sweep over sizes, in any order and however many, with the same least sum of relative
+// errors for any outlier. `link`, `ranks` and `shared` as in CostModel; the start-up share is that of PCIe where the
+// link is shared. Throws std::invalid_argument for less than two sizes, sizes or times that are not positive, and fewer
+// than two ranks.
 CostModel fit_cost_model(std::string_view link, int ranks, bool shared, std::span<const MeasuredTime> sweep);
 
 }  // namespace lockstep

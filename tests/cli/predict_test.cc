@@ -79,6 +79,17 @@ TEST(Predict, WrongUsageIsOneLine) {
   }
 }
 
+// Buckets of more than a MiB from all-reduces of 8 to 64 bytes.
+TEST(Predict, SizesThatWereNotMeasuredAreExtrapolated) {
+  const TemporaryDirectory files;
+  ASSERT_EQ(run_command("all-reduce --ranks 2 -b 8 -e 64 -f 2 -n 2 -w 1 --json " + (files / "sweep.json")).code, 0);
+  const std::string work = "predict mlp --batch-per-rank 1 --steps 2 --warmup 1 --sweeps " + (files / "sweep.json");
+  const json link = figures_of(work).at("rows")[0].at("links")[0];
+  EXPECT_EQ(link.at("extrapolated"), true);
+  EXPECT_GT(link.at("high_ms"), 100 * link.at("low_ms").get<double>());
+  EXPECT_NE(run_command(work).out.find("measured on 2 ranks, from 8 to 64 bytes"), std::string::npos);
+}
+
 TEST(Predict, SweepsThatAreDamagedAreRefused) {
   const TemporaryDirectory files;
   const json sound = {

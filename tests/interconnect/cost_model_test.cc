@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <random>
 #include <stdexcept>
@@ -95,10 +96,44 @@ TEST(CostModel, MoreRanksStartMoreOftenAndSendMore) {
   EXPECT_NEAR(model.all_reduce_us(0, 4), 28.8, 0.2);
   EXPECT_NEAR(model.all_reduce_us(0, 8), 56, 0.5);
   EXPECT_NEAR(model.all_reduce_us(1'000'000, 8) - model.all_reduce_us(0, 8), 10000 * 1.75, 1e-6);
-  EXPECT_EQ(model.band(2).high, 1);
-  EXPECT_GT(model.band(8).high, 1.1);
+  EXPECT_EQ(model.band(100, 2).high, model.all_reduce_us(100, 2));
+  EXPECT_GT(model.band(100, 8).high, 1.1 * model.all_reduce_us(100, 8));
   model.shared = true;
-  EXPECT_EQ(model.band(8).high, 4);
+  EXPECT_EQ(model.band(100, 8).high, 4 * model.all_reduce_us(100, 8));
+}
+
+TEST(CostModel, BeyondWhatWasMeasuredTheBandOpens) {
+  const CostModel model{.link = "x", .ranks = 2, .regimes = {{100, 1000, 10, 0.01}}};
+  EXPECT_TRUE(model.is_measured(100) && model.is_measured(1000));
+  EXPECT_FALSE(model.is_measured(99) || model.is_measured(1001));
+  EXPECT_EQ(model.band(500, 2).low, model.all_reduce_us(500, 2));
+  EXPECT_EQ(model.band(500, 2).high, model.all_reduce_us(500, 2));
+  EXPECT_DOUBLE_EQ(model.band(1'000'000, 2).low, 20);
+  EXPECT_DOUBLE_EQ(model.band(1'000'000, 2).high, 20'000);
+  EXPECT_DOUBLE_EQ(model.band(10, 2).low, 1.1);
+  EXPECT_DOUBLE_EQ(model.band(10, 2).high, 11);
+  for (const std::int64_t bytes : {4, 10, 5000, 1'000'000}) {
+    EXPECT_LE(model.band(bytes, 2).low, model.all_reduce_us(bytes, 2)) << bytes;
+    EXPECT_GE(model.band(bytes, 2).high, model.all_reduce_us(bytes, 2)) << bytes;
+  }
+}
+
+TEST(CostModel, ManySizesTakeNoLonger) {
+  std::mt19937_64 source(testing::test_seed());
+  std::normal_distribution<double> factor(0, 0.02);
+  std::vector<MeasuredTime> points;
+  for (std::int64_t i = 1; i <= 10'000; ++i) {
+    const std::int64_t bytes = i * 1000;
+    points.push_back({bytes, (bytes <= 3'000'000 ? 14.0 + double(bytes) / 12e3 : 26 + double(bytes) / 300e3) *
+                                 std::exp(factor(source))});
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const CostModel model = fit_cost_model("nvlink", 2, false, points);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(model.regimes.front().first_bytes, 1000);
+  EXPECT_EQ(model.regimes.back().last_bytes, 10'000'000);
+  EXPECT_NEAR(model.all_reduce_us(1'000'000, 2), 14 + 1e6 / 12e3, 5);
+  EXPECT_NEAR(model.all_reduce_us(9'000'000, 2), 26 + 9e6 / 300e3, 3);
 }
 
 TEST(CostModel, AMeasuredLinkStartsLikeItsKind) {
