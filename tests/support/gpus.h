@@ -1,11 +1,17 @@
-// How many ranks tests may put on the GPUs that are here.
+// Ranks of tests on the GPUs that are here.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "framework/core/context.h"
+#include "framework/core/error.h"
 #include "framework/core/gpu.h"
 #include "framework/distributed/gpu_assignment.h"
+#include "framework/distributed/world.h"
+#include "tests/support/seed.h"
+#include "tests/support/worlds.h"
 
 namespace lockstep::testing {
 
@@ -28,6 +34,19 @@ inline ContextOptions gpu_options(int rank, bool deterministic = false) {
   options.gpu = rank % gpus();
   options.deterministic = deterministic;
   return options;
+}
+
+// Ranks that are processes with GPUs; returns as run_process_world() does, with 1 where a check failed. Only before
+// this process opens the driver itself: a process that has must not fork.
+inline std::vector<int> run_gpu_world(int size, const RankBody& body, const GroupOptions& options = {}) {
+  test_seed();  // the same on every rank
+  return run_process_world(size, [&](const Environment& environment) {
+    Context context(gpu_options(environment.local_rank));
+    const ContextScope scope(context);
+    World world(environment, options);
+    body(world.group());
+    if (::testing::Test::HasFailure()) throw Error("a check failed");
+  });
 }
 
 }  // namespace lockstep::testing

@@ -20,10 +20,10 @@
 #include "framework/core/gpu.h"
 #include "framework/data/synthetic.h"
 #include "framework/distributed/local_group.h"
-#include "framework/distributed/world.h"
 #include "framework/nn/layers.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "framework/train/evaluate.h"
 #include "framework/train/input.h"
 #include "framework/train/made_up_batch.h"
 #include "framework/train/train_step.h"
@@ -33,7 +33,6 @@
 #include "tests/support/gpus.h"
 #include "tests/support/random.h"
 #include "tests/support/seed.h"
-#include "tests/support/worlds.h"
 #include "tests/train/timeline_order.h"
 
 // The linker sends the framework's calls here (--wrap).
@@ -121,12 +120,12 @@ std::unique_ptr<Module> detached_reader(TrainStep::LossFunction& loss) {
 
 using MakeModel = std::unique_ptr<Module> (*)(TrainStep::LossFunction&);
 
-DeviceBatch batch_of(std::uint64_t number, std::int64_t first) {
-  const Shape shape = {kBatch, 28, 28, 1};
+DeviceBatch batch_of(std::uint64_t number, std::int64_t first, std::int64_t count = kBatch) {
+  const Shape shape = {count, 28, 28, 1};
   const auto samples = testing::random_values<float>(shape.numel(), 0, 1, 2 * number);
-  const auto labels = testing::random_indices(kBatch, kClasses, 2 * number + 1);
+  const auto labels = testing::random_indices(count, kClasses, 2 * number + 1);
   return {.samples = Tensor::from_host(std::span<const float>(samples), shape),
-          .labels = Tensor::from_host(std::span<const std::int32_t>(labels), {kBatch}),
+          .labels = Tensor::from_host(std::span<const std::int32_t>(labels), {count}),
           .first = first};
 }
 
@@ -189,21 +188,9 @@ void expect_captured_equals_enqueued(ProcessGroup& group) {
   }
 }
 
-// Before this process opens the driver itself: a process that has must not fork.
-std::vector<int> run_gpu_world(const std::function<void(ProcessGroup&)>& body) {
-  testing::test_seed();
-  return run_process_world(2, [&](const Environment& environment) {
-    Context context(testing::gpu_options(environment.local_rank));
-    const ContextScope scope(context);
-    World world(environment);
-    body(world.group());
-    if (::testing::Test::HasFailure()) throw Error("a check failed");
-  });
-}
-
 TEST(Gpu, CapturedStepsOfTwoRanksHaveTheBitsOfEnqueuedOnes) {
   SKIP_WITHOUT_GPUS(2);
-  EXPECT_EQ(run_gpu_world(expect_captured_equals_enqueued), (std::vector<int>{0, 0}));
+  EXPECT_EQ(testing::run_gpu_world(2, expect_captured_equals_enqueued), (std::vector<int>{0, 0}));
 }
 
 // Every place where one stream waits for another gets delays before and behind it.
@@ -227,7 +214,7 @@ void expect_delays_change_nothing(ProcessGroup& group) {
 
 TEST(Gpu, DelaysOnTheStreamsOfTwoRanksChangeNoBit) {
   SKIP_WITHOUT_GPUS(2);
-  EXPECT_EQ(run_gpu_world(expect_delays_change_nothing), (std::vector<int>{0, 0}));
+  EXPECT_EQ(testing::run_gpu_world(2, expect_delays_change_nothing), (std::vector<int>{0, 0}));
 }
 
 TEST(Gpu, CapturedStepsHaveTheBitsOfEnqueuedOnes) {
@@ -254,6 +241,54 @@ TEST(Gpu, AParameterIsNotUpdatedBeforeItsLastReader) {
     const Outcome one_bucket = train(detached_reader, *groups.front(), SgdConfig{}, options, 4);
     EXPECT_EQ(buckets.losses, one_bucket.losses) << "graph " << graph;
   }
+}
+
+// One rank cannot capture the step: then none replays it, and all go on.
+void expect_fallback(ProcessGroup& group) {
+  TrainStep::LossFunction loss;
+  const std::unique_ptr<Module> model = lenet(loss);
+  const auto loss_or_refusal = [&](const DeviceBatch& batch) {
+    if (group.rank() == 1 && is_capturing(context().exec().stream)) throw Error("no capture on this rank");
+    return loss(batch);
+  };
+  TrainStep step(*model, loss_or_refusal, SgdConfig{}, group);
+  const DeviceBatch batch = batch_of(static_cast<std::uint64_t>(group.rank()), group.rank() * kBatch);
+  double last = 0;
+  for (int i = 0; i < 4; ++i) {
+    const double now = step.run([&] { return batch; }, 0.05).loss;
+    EXPECT_NE(now, last);
+    last = now;
+  }
+  EXPECT_FALSE(step.captured());
+}
+
+TEST(Gpu, WhereOneRankCannotCaptureAllGoOnWithoutGraphs) {
+  SKIP_WITHOUT_GPUS(2);
+  EXPECT_EQ(testing::run_gpu_world(2, expect_fallback), (std::vector<int>{0, 0}));
+}
+
+// Sizes that no step had, between steps whose all-reduces may be under way.
+void expect_evaluation_and_new_sizes(ProcessGroup& group) {
+  LeNet model;
+  const auto loss = [&](const DeviceBatch& batch) {
+    return softmax_cross_entropy(model.forward(batch.samples), batch.labels);
+  };
+  TrainStep step(model, loss, SgdConfig{}, group, {.graph = false});
+  const auto dataset = synthetic_dataset({.size = 101});
+  const DeviceBatch batch = batch_of(static_cast<std::uint64_t>(group.rank()), group.rank() * kBatch);
+  const DeviceBatch half{.samples = batch.samples.slice(0, kBatch / 2), .labels = batch.labels.slice(0, kBatch / 2)};
+  for (const DeviceBatch& next : {batch, half, batch}) {
+    step.enqueue([&] { return next; }, 0.01);
+    const auto logits = [&](const Tensor& samples) { return model.forward(samples); };
+    EXPECT_EQ(evaluate(model, logits, *dataset, 16, group).samples, 101);
+    step.result();
+  }
+  EXPECT_THROW(loss(batch_of(0, 0, kBatch + 1)), std::runtime_error) << "no plan, and none may be made";
+}
+
+TEST(Gpu, EvaluationAndNewSizesOfTwoRanksHavePlans) {
+  SKIP_WITHOUT_GPUS(2);
+  EXPECT_EQ(testing::run_gpu_world(2, expect_evaluation_and_new_sizes), (std::vector<int>{0, 0}));
 }
 
 TEST(Gpu, AStepNeitherWaitsNorAllocates) {
@@ -345,6 +380,7 @@ TEST(Gpu, BatchesOfAnotherSizeAreRefusedByName) {
   step.run([&] { return batch; }, 0.05);
   const DeviceBatch half{.samples = batch.samples.slice(0, kBatch / 2), .labels = batch.labels.slice(0, kBatch / 2)};
   EXPECT_THROW(step.run([&] { return half; }, 0.05), std::invalid_argument);
+  EXPECT_EQ(step.run([&] { return batch; }, 0.05).step, 2) << "what was refused was no step";
 }
 
 }  // namespace
