@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <csignal>
 #include <filesystem>
 #include <system_error>
 
@@ -32,7 +33,14 @@ nlohmann::ordered_json run_own(const std::vector<std::string>& arguments, const 
   std::vector<std::string> command{"/proc/self/exe"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.insert(command.end(), {"--json", file});
-  const int code = SupervisedProcess(command, SupervisedProcess::Output::discarded).wait(kLimit);
+  const int code = SupervisedProcess(command, SupervisedProcess::Kind::helper).wait(kLimit);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if (code != 128 + signal) continue;
+    // Somebody ended it, and so this process, in the same way.
+    std::filesystem::remove_all(scratch.path(), ignored);
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
   const std::string failure =
       fmt::format("lockstep {}: ended with exit code {}, see above", fmt::join(arguments, " "), code);
   expect(code != kWrongUsage, "{}", failure);

@@ -14,7 +14,7 @@ void expect_no_launcher(const std::string& command);
 
 // Runs this program with `arguments` and --json and returns what it wrote; what it prints is not shown but for errors.
 // Where it fails, throws what its exit code stands for: std::invalid_argument for 2, LinkContradiction for 3 without
-// figures (with them, they tell what was contradicted), else Error.
+// figures (with them, they tell what was contradicted), else Error. Where a signal ends it, ends this process likewise.
 nlohmann::ordered_json run_own(const std::vector<std::string>& arguments, const ScratchDirectory& scratch);
 
 }  // namespace lockstep::cli

@@ -1,8 +1,6 @@
 #include "cli/supervised_process.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,8 +13,6 @@
 
 #include "framework/core/error.h"
 
-extern char** environ;
-
 namespace lockstep::cli {
 namespace {
 
@@ -26,19 +22,13 @@ void pass_on(int signal) {
   if (const pid_t pid = supervised; pid > 0) ::kill(pid, signal);
 }
 
-sigset_t set_of(std::initializer_list<int> signals) {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : signals) sigaddset(&set, signal);
-  return set;
-}
-
-void on_signals(std::initializer_list<int> signals, void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  sigemptyset(&action.sa_mask);
-  for (const int signal : signals) ::sigaction(signal, &action, nullptr);
-}
+// What is done to them while a program runs. Ignored SIGCHLD, which may be inherited, would lose its exit code.
+struct Handling {
+  int signal;
+  void (*handler)(int);
+};
+const std::array<Handling, 5> kHandling{
+    {{SIGINT, SIG_IGN}, {SIGQUIT, SIG_IGN}, {SIGTERM, pass_on}, {SIGHUP, pass_on}, {SIGCHLD, SIG_DFL}}};
 
 // 0 where there is none.
 unsigned parent_of(unsigned pid) {
@@ -52,40 +42,60 @@ unsigned parent_of(unsigned pid) {
 
 }  // namespace
 
-SupervisedProcess::SupervisedProcess(const std::vector<std::string>& command, Output output) {
+SupervisedProcess::SupervisedProcess(const std::vector<std::string>& command, Kind kind) : name_(command.front()) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  on_signals({SIGINT, SIGQUIT}, SIG_IGN);
-  on_signals({SIGTERM, SIGHUP}, pass_on);
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  const sigset_t ignored = set_of({SIGINT, SIGQUIT});
-  const sigset_t passed_on = set_of({SIGTERM, SIGHUP});
+  std::array<int, 2> failure{};  // closed by exec, or holds why there was none
+  if (::pipe2(failure.data(), O_CLOEXEC) != 0) throw Error(fmt::format("pipe: {}", ::strerror(errno)));
+  sigset_t all;
   sigset_t mask;
-  ::sigprocmask(SIG_BLOCK, &passed_on, &mask);  // until it is known whom to pass them to
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawnattr_setsigdefault(&attributes, &ignored);
-  ::posix_spawnattr_setsigmask(&attributes, &mask);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  posix_spawn_file_actions_t files;
-  ::posix_spawn_file_actions_init(&files);
-  if (output == Output::discarded) {
-    ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  sigfillset(&all);
+  ::sigprocmask(SIG_BLOCK, &all, &mask);  // until it is known whom to pass them to
+  for (std::size_t i = 0; i < kHandling.size(); ++i) {
+    struct sigaction action {};
+    action.sa_handler = kHandling[i].handler;
+    ::sigaction(kHandling[i].signal, &action, &previous_[i]);
   }
-  const int failure = ::posix_spawnp(&pid_, argv[0], &files, &attributes, argv.data(), environ);
-  ::posix_spawn_file_actions_destroy(&files);
-  ::posix_spawnattr_destroy(&attributes);
-  supervised = failure == 0 ? pid_ : -1;
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  int code = pid_ < 0 ? errno : 0;
+  if (pid_ == 0) become(argv.data(), kind, parent, mask, failure[1]);
+  supervised = pid_;
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  expect(failure == 0, "{}: expected a program, but it cannot be started: {}", command.front(), ::strerror(failure));
+  ::close(failure[1]);
+  if (pid_ > 0 && ::read(failure[0], &code, sizeof code) == sizeof code) wait();
+  ::close(failure[0]);
+  if (code != 0) restore_signals();
+  expect(code == 0, "{}: expected a program, but it cannot be started: {}", name_, ::strerror(code));
+}
+
+// Between fork and exec, where other threads may have held any lock: nothing here allocates.
+void SupervisedProcess::become(char* const* argv, Kind kind, pid_t parent, const sigset_t& mask, int failure_fd) const {
+  for (std::size_t i = 0; i < kHandling.size(); ++i) ::sigaction(kHandling[i].signal, &previous_[i], nullptr);
+  if (kind == Kind::helper) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);  // it died before the line above
+    ::dup2(::open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+  }
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::execvp(argv[0], argv);
+  const int code = errno;
+  const auto written = ::write(failure_fd, &code, sizeof code);
+  ::_exit(written == sizeof code ? 127 : 126);
 }
 
 SupervisedProcess::~SupervisedProcess() {
-  supervised = -1;
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
+  restore_signals();
+}
+
+void SupervisedProcess::restore_signals() {
+  supervised = pid_ = -1;
+  for (std::size_t i = 0; i < kHandling.size(); ++i) ::sigaction(kHandling[i].signal, &previous_[i], nullptr);
 }
 
 int SupervisedProcess::wait(std::chrono::seconds limit) {
@@ -98,18 +108,25 @@ int SupervisedProcess::wait(std::chrono::seconds limit) {
     }
     return true;
   };
-  if (!ends_by(Clock::now() + limit)) {
+  const bool in_time = ends_by(Clock::now() + limit);
+  if (!in_time) {
     ::kill(pid_, SIGTERM);
     if (!ends_by(Clock::now() + std::chrono::seconds(10))) ::kill(pid_, SIGKILL);
   }
-  return wait();
+  const int code = wait();
+  if (!in_time) throw Error(fmt::format("{}: took longer than {} s", name_, limit.count()));
+  return code;
 }
 
 int SupervisedProcess::wait() {
   int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  supervised = pid_ = -1;
+  pid_t ended = 0;
+  do {
+    ended = ::waitpid(pid_, &status, 0);
+  } while (ended < 0 && errno == EINTR);
+  const int failure = errno;
+  restore_signals();
+  if (ended < 0) throw Error(fmt::format("{}: its exit code is lost: {}", name_, ::strerror(failure)));
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

@@ -2,9 +2,15 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "tests/cli/command.h"
 #include "tests/support/fake_nvml.h"
@@ -156,6 +162,37 @@ TEST(Compare, WithoutAModelComparesThree) {
   EXPECT_EQ(result.at("cases").size(), 3u);
   EXPECT_TRUE(contains(out.substr(0, out.find('\n')), "about 5 minutes")) << out;
   for (const json& one : result.at("cases")) EXPECT_EQ(one.at("slow_motion"), 20.0);
+}
+
+// Runs longer than anybody waits; the seed tells its processes from others.
+constexpr const char* kEndless = "compare mlp --emulate nvlink4,pcie3 --slow-motion 50 --steps 1000000 --seed 902017";
+
+// Of this comparison, its runs and their ranks.
+int processes_of_comparison() {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    std::ifstream stream(entry.path() / "cmdline");
+    std::string line;
+    std::getline(stream, line);
+    if (contains(line, "902017") && contains(line, "measure")) ++count;
+  }
+  return count;
+}
+
+TEST(Compare, SignalsEndItAsTheyDoOthers) {
+  for (const auto& [name, number] : {std::pair{"TERM", SIGTERM}, {"INT", SIGINT}}) {
+    const CommandResult result = run_command(kEndless, "", "timeout --preserve-status -s " + std::string(name) + " 3");
+    EXPECT_EQ(result.code, 128 + number) << result.err;
+    EXPECT_EQ(processes_of_comparison(), 0);
+  }
+}
+
+TEST(Compare, NothingOutlivesItWhereItIsKilled) {
+  run_command(kEndless, "", "timeout --foreground -s KILL 3");
+  for (int i = 0; i < 50 && processes_of_comparison() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(processes_of_comparison(), 0);
 }
 
 TEST(Compare, MachinesThatCannotSayWhatCan) {

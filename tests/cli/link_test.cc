@@ -216,6 +216,12 @@ TEST(WithLink, SignalsReachTheProgram) {
   EXPECT_EQ(result.code, 9) << result.err;
 }
 
+TEST(WithLink, TheExitCodeIsNotLostWhereChildrenAreIgnored) {
+  const CommandResult result =
+      run_command("with-link auto -- sh -c 'exit 7'", "", "sh -c 'trap \"\" CHLD; exec \"$@\"' sh");
+  EXPECT_EQ(result.code, 7) << result.err;
+}
+
 TEST(Link, RanksAreToldTheMode) {
   const TemporaryDirectory runs;
   for (const char* mode : {"auto", "nvlink", "pcie", "net"}) {
