@@ -44,7 +44,10 @@ std::function<int(char** argv)> add_claims_command(CLI::App& app) {
             : evidence_of(compare_file_of(read_json_file("--from", arguments->from), "--from " + arguments->from));
     const std::vector<ClaimAnswer> answers = answer_claims(evidence);
     fmt::print("{}", claims_text(answers));
-    if (!arguments->json.empty()) write_json_file("--json", arguments->json, {{"claims", claims_json(answers)}});
+    if (!arguments->json.empty())
+      write_json_file(
+          "--json", arguments->json,
+          {{"emulated", evidence.emulated}, {"slow_motion", evidence.slow_motion}, {"claims", claims_json(answers)}});
     return 0;
   };
 }

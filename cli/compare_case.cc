@@ -24,8 +24,6 @@ constexpr int kMostSteps = 100;
 
 constexpr std::int64_t kLossBytes = 4;
 
-double median_of(const Json& times) { return median(times.get<std::vector<double>>()); }
-
 Json estimate_json(const Estimate& estimate, const char* value) {
   return {{value, estimate.value}, {"low", estimate.low}, {"high", estimate.high}};
 }
@@ -60,6 +58,12 @@ std::string CompareArm::proof() const {
 std::string CompareArm::proof_reason() const {
   if (runs.front().at("emulated") == true) return "no such link carries anything here: its times are emulated";
   return worst_verdict(runs).at("reason");
+}
+
+std::string CompareArm::path() const {
+  const Json& run = runs.front();
+  if (run.at("emulated") == true) return std::string(published_link(run.at("emulate").get<std::string>()).path);
+  return run.at("link").at("description");
 }
 
 std::int64_t CompareArm::late() const {
@@ -174,8 +178,7 @@ Json CompareCase::arm_json(std::size_t i) const {
   const ArmSummary& summary = comparison_.arms[i];
   const double communication = arm.predicted.communication_ms;
   Json json = {{"link", setup_.links[i]},
-               {"path", setup_.emulated ? std::string(published_link(setup_.links[i]).path)
-                                        : arm.runs[0].at("link").at("description").get<std::string>()},
+               {"path", arm.path()},
                {"step_ms", estimate_json(summary.step_ms, "median")},
                {"samples_per_s", samples_per_s(summary.step_ms.value)},
                {"exposed_ms", summary.exposed_ms},
@@ -212,6 +215,7 @@ Json CompareCase::to_json() const {
                {"device_name", alone_.at("device_name")},
                {"threads", alone_.at("threads")},
                {"precision", setup_.device.precision},
+               {"deterministic", setup_.device.deterministic},
                {"options", alone_.at("options")},
                {"emulated", setup_.emulated},
                {"slow_motion", slow_motion_},

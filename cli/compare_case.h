@@ -36,6 +36,7 @@ struct CompareArm {
   // "proven", "contradicted", "unproven" (the worst of all runs) or "emulated", and why.
   std::string proof() const;
   std::string proof_reason() const;
+  std::string path() const;  // how the bytes travel
   std::int64_t late() const;
 };
 

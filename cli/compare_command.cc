@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -189,6 +190,14 @@ void show(const std::string& text) {
   std::fflush(stdout);
 }
 
+// Before anything is measured: processes that start, and steps of these cases, with all-reduces and without.
+double rough_seconds(const CompareSetup& setup, std::size_t cases) {
+  constexpr double kStart = 7;
+  constexpr double kStep = 0.1;
+  const double steps = setup.steps ? kStep * (*setup.steps + setup.warmup.value_or(5)) : 1.5;
+  return static_cast<double>(cases * (2 * static_cast<std::size_t>(setup.repeats) + 1)) * (kStart + 2 * steps);
+}
+
 // The links' own speed at a number of ranks: measured, where they are there.
 class LinkModels {
  public:
@@ -253,16 +262,28 @@ void measure_links(const CompareSetup& setup, std::optional<double> slow_motion,
   }
 }
 
-Json json_of(const std::vector<CompareCase>& cases, bool several) {
+// Of the cases that have run.
+Json json_of(std::span<const CompareCase> cases, bool several) {
   Json json = {{"command", "compare"}, {"version", std::string(version())}, {"machine", machine_json()}};
   if (!several) {
     json.update(cases.front().to_json());
     return json;
   }
   json["emulated"] = cases.front().setup().emulated;
+  json["slow_motion"] = cases.front().slow_motion();
   json["cases"] = Json::array();
   for (const CompareCase& compared : cases) json["cases"].push_back(compared.to_json());
   return json;
+}
+
+void write_results(const CompareArguments& arguments, std::span<const CompareCase> cases, bool several) {
+  const Json json = json_of(cases, several);
+  if (!arguments.json.empty()) write_json_file("--json", arguments.json, json);
+  const bool any =
+      std::any_of(cases.begin(), cases.end(), [](const auto& compared) { return compared.communicates(); });
+  if (arguments.report.empty() || !any) return;
+  write_json_file("--report", beside(arguments.report, ".json"), json);
+  write_report("--report", arguments.report, make_report(json, "compare"));
 }
 
 int compare(const CompareArguments& arguments) {
@@ -274,6 +295,7 @@ int compare(const CompareArguments& arguments) {
     const int gpus = gpus_for(setup);
     if (rank_counts.empty()) rank_counts = {gpus};
     setup.device.device = "cuda";
+    for (const std::string& link : setup.links) print_kept_settings(link_policy(parse_link_mode(link)));
   }
   if (rank_counts.empty()) rank_counts = {2};
   DeviceArguments most = setup.device;
@@ -286,7 +308,7 @@ int compare(const CompareArguments& arguments) {
 
   show(fmt::format("{} over {}{}: {} case{}, {} runs of each arm in turn{}\n", setup.links[0], setup.links[1],
                    setup.emulated ? ", emulated" : "", cases.size(), several ? "s" : "", setup.repeats,
-                   arguments.model.empty() ? "; about 5 minutes" : ""));
+                   arguments.model.empty() ? "; " + duration_text(rough_seconds(setup, cases.size())) : ""));
   const ScratchDirectory scratch;
   measure_links(setup, arguments.emulation.slow_motion, cases, scratch);
   double seconds = 0;
@@ -295,14 +317,10 @@ int compare(const CompareArguments& arguments) {
   for (CompareCase& compared : cases) {
     if (compared.communicates()) compared.run(scratch);
     show("\n" + report(compared));
+    // What comes next may fail.
+    write_results(arguments, {cases.data(), static_cast<std::size_t>(&compared - cases.data()) + 1}, several);
   }
   if (several) show("\n" + summary(cases));
-  const Json json = json_of(cases, several);
-  if (!arguments.json.empty()) write_json_file("--json", arguments.json, json);
-  if (!arguments.report.empty()) {
-    write_json_file("--report", beside(arguments.report, ".json"), json);
-    write_report("--report", arguments.report, make_report(json, "compare"));
-  }
   const bool sufficient =
       std::all_of(cases.begin(), cases.end(), [&](const CompareCase& compared) { return compared.is_proven_enough(); });
   return sufficient ? 0 : kContradicted;
@@ -317,7 +335,12 @@ std::function<int(char** argv)> add_compare_command(CLI::App& app) {
                       fmt::format("{}; default: three trainings from bound by the link to bound by computing",
                                   fmt::join(model_names(), ", ")));
   add_options(*command, *arguments);
-  return [arguments](char** /*argv*/) { return compare(*arguments); };
+  return [arguments, command](char** /*argv*/) {
+    expect(!arguments->model.empty() || command->get_option("--batch-per-rank")->empty(),
+           "--batch-per-rank {}: expected a MODEL, got none, which compares three with batches of their own",
+           arguments->workload.batch_per_rank);
+    return compare(*arguments);
+  };
 }
 
 }  // namespace lockstep::cli

@@ -25,6 +25,16 @@ std::string title(const CompareCase& compared) {
   return text;
 }
 
+// What the counters saw of the probe and of the training, and the verdict's reason where that is another.
+std::string bytes_by_link(const CompareArm& arm) {
+  const auto& run = arm.runs.front();
+  std::string text = fmt::format("probe: {}", run.at("probe").at("reason").get<std::string>());
+  const std::string training = run.at("training").at("reason");
+  if (run.at("probe").at("verdict") == "proven") text += "; training: " + training;
+  if (const std::string reason = arm.proof_reason(); text.find(reason) == std::string::npos) text += "; " + reason;
+  return text;
+}
+
 // Where the ranks could not keep up with what they emulate.
 std::string lateness(const CompareCase& compared) {
   std::string text;
@@ -62,7 +72,8 @@ std::string report(const CompareCase& compared) {
   }
   for (std::size_t i = 0; i < 2; ++i) {
     const CompareArm& arm = compared.arms()[i];
-    if (!compared.setup().emulated) text += fmt::format("  {}: {}\n", compared.setup().links[i], arm.proof_reason());
+    text += fmt::format("  {} ({}): {}\n", compared.setup().links[i], arm.path(),
+                        compared.setup().emulated ? arm.proof_reason() : bytes_by_link(arm));
   }
   text += fmt::format("  without all-reduces {:.2f} ms\n", result.alone_ms);
   text += fmt::format("  {} over {}: {}x, predicted {:.2f}x; no link gains more than {:.2f}x (1 + E/C)\n",

@@ -133,7 +133,10 @@ std::string describe(const LinkTraffic& traffic) {
 
 nlohmann::ordered_json to_json(const LinkPolicy& policy) {
   nlohmann::ordered_json json{{"mode", link_mode_name(policy.mode)}, {"description", policy.description}};
-  for (const NcclSetting& variable : policy.variables) json["variables"][variable.name] = variable.value;
+  for (const NcclSetting& variable : policy.variables) {
+    json["variables"][variable.name] = variable.value;
+    json["sources"][variable.name] = variable.source;
+  }
   return json;
 }
 

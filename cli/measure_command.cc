@@ -166,8 +166,6 @@ class Measurement {
   nlohmann::ordered_json json_;
 };
 
-double median_of(const nlohmann::ordered_json& values) { return median(values.get<std::vector<double>>()); }
-
 void print(const MeasureArguments& arguments, const nlohmann::ordered_json& figures) {
   const double alone = median_of(figures.at("alone_ms"));
   fmt::print("{} at {} samples a rank on {} ranks: ", arguments.model, arguments.workload.batch_per_rank,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "cli/scratch_directory.h"
 #include "framework/interconnect/nccl_log.h"
@@ -9,7 +10,8 @@
 namespace lockstep::cli {
 
 // While this lives, NCCL writes its log to files of ours, in this process and in those that it starts, unless the user
-// has it logged already. NCCL reads that once: make it before the first communicator.
+// has it logged already: then what this process writes to the user's file is read. NCCL takes note of that once: make
+// it before the first communicator.
 class NcclLogFiles {
  public:
   NcclLogFiles();
@@ -21,6 +23,7 @@ class NcclLogFiles {
 
  private:
   std::optional<ScratchDirectory> folder_;
+  std::string users_file_;
 };
 
 }  // namespace lockstep::cli

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,7 +60,9 @@ void visit_fields(PredictArguments& arguments, Visitor&& visit) {
 
 struct Link {
   CostModel model;
-  std::string source;  // "measured on 2 ranks", "published: ..."
+  std::string source;     // "measured on 2 ranks", "published: ..."
+  bool measured = false;  // in a sweep
+  bool emulated = false;  // in that
 };
 
 std::vector<Link> links_of(const PredictArguments& arguments) {
@@ -71,7 +74,8 @@ std::vector<Link> links_of(const PredictArguments& arguments) {
     const bool emulated = read_from(source, [&] { return value_of<bool>(sweep, "emulated"); });
     links.push_back(
         {model, fmt::format("{} on {} ranks, from {} to {} bytes", emulated ? "emulated" : "measured", model.ranks,
-                            model.regimes.front().first_bytes, model.regimes.back().last_bytes)});
+                            model.regimes.front().first_bytes, model.regimes.back().last_bytes),
+         true, emulated});
   }
   const std::string published = arguments.links.empty() && links.empty() ? "nvlink4,pcie5" : arguments.links;
   for (const std::string& name : split_list(published)) {
@@ -190,18 +194,19 @@ int predict(PredictArguments arguments) {
     resolve_placement(most);  // throws where they cannot all be started
   }
 
+  // CPU ranks are joined by none of the links that were published.
+  const bool emulated = arguments.slow_motion != 1 || std::any_of(links.begin(), links.end(), [&](const Link& link) {
+                          return link.emulated || (placement.device == DeviceType::cpu && !link.measured);
+                        });
   fmt::print("{}: a step without its all-reduces is measured here, the links are not\n", arguments.model);
   for (const Link& link : links) fmt::print("  {:<10} {}\n", link.model.link, link.source);
-  if (arguments.slow_motion != 1) fmt::print("  {}\n", emulation_text(arguments.slow_motion));
+  if (emulated) fmt::print("  {}\n", emulation_text(arguments.slow_motion));
   fmt::print("{:>6} {:>6} {:>7} {:>10}  {:<10} {:>10} {:>11} {:>8} {:>11}\n", "ranks", "batch", "bucket", "alone ms",
              "link", "step ms", "exposed ms", "hidden", "samples/s");
-  Json json = {{"command", "predict"},
-               {"version", std::string(version())},
-               {"model", arguments.model},
-               {"device", arguments.device.device},
-               {"slow_motion", arguments.slow_motion},
-               {"cost_models", Json::array()},
-               {"rows", Json::array()}};
+  Json json = {{"command", "predict"},         {"version", std::string(version())},
+               {"model", arguments.model},     {"device", arguments.device.device},
+               {"emulated", emulated},         {"slow_motion", arguments.slow_motion},
+               {"cost_models", Json::array()}, {"rows", Json::array()}};
   for (const Link& link : links) json["cost_models"].push_back(model_json(link.model));
   const ScratchDirectory scratch;
   for (Work& work : works) {

@@ -35,9 +35,11 @@ StepTimeline timeline_of(const nlohmann::ordered_json& json) {
   return timeline;
 }
 
+double median_of(const nlohmann::ordered_json& values) { return median(values.get<std::vector<double>>()); }
+
 StepTimeline alone_timeline_of(const nlohmann::ordered_json& figures) {
   StepTimeline timeline = timeline_of(figures.at("alone_timeline"));
-  const double factor = median(figures.at("alone_ms").get<std::vector<double>>()) / timeline.step_ms;
+  const double factor = median_of(figures.at("alone_ms")) / timeline.step_ms;
   for (double* ms : {&timeline.forward_ms, &timeline.backward_ms, &timeline.step_ms}) *ms *= factor;
   for (BucketTiming& bucket : timeline.buckets) {
     for (double* ms : {&bucket.ready_ms, &bucket.launched_ms, &bucket.finished_ms}) *ms *= factor;

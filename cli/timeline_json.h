@@ -12,6 +12,9 @@ nlohmann::ordered_json timeline_json(const StepTimeline& timeline);
 // Throws std::invalid_argument where something is missing or none.
 StepTimeline timeline_of(const nlohmann::ordered_json& json);
 
+// Of a JSON array of numbers.
+double median_of(const nlohmann::ordered_json& values);
+
 // Of what `lockstep measure --timeline` wrote: the step without its all-reduces. Instrumented steps tell when what
 // happens in it, the others how long it takes.
 StepTimeline alone_timeline_of(const nlohmann::ordered_json& figures);

@@ -111,6 +111,8 @@ CaseFigures case_of(const Json& json) {
   figures.on_gpus = value_of<std::string>(json, "device") == "cuda";
   figures.device_name = value_of<std::string>(json, "device_name");
   figures.precision = value_of<std::string>(json, "precision");
+  figures.deterministic = value_of<bool>(json, "deterministic");
+  figures.threads = value_of<int>(json, "threads");
   figures.options = entry_of(json, "options");
   figures.emulated = value_of<bool>(json, "emulated");
   figures.slow_motion = value_of<double>(json, "slow_motion", 1.0);

@@ -60,6 +60,8 @@ struct CaseFigures {
   bool on_gpus = false;
   std::string device_name;
   std::string precision;
+  bool deterministic = false;
+  int threads = 0;  // CPU threads of a rank
   nlohmann::ordered_json options;
   bool emulated = false;
   double slow_motion = 1.0;

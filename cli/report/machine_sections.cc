@@ -92,6 +92,8 @@ std::string command_of(const CaseFigures& figures) {
                   figures.arms[0].link, figures.arms[1].link, figures.ranks);
   if (figures.emulated) command += fmt::format(" --slow-motion {}", figures.slow_motion);
   if (!figures.precision.empty()) command += " --precision " + figures.precision;
+  if (figures.deterministic) command += " --deterministic";
+  if (!figures.on_gpus && figures.threads > 0) command += fmt::format(" --threads {}", figures.threads);
   if (figures.repeats > 0) command += fmt::format(" --repeats {}", figures.repeats);
   if (figures.steps > 0) command += fmt::format(" --steps {} --warmup {}", figures.steps, figures.warmup);
   if (figures.options.is_object()) {
@@ -159,9 +161,8 @@ void add_other_links(Blocks& blocks, const CaseFigures& figures) {
 }
 
 void add_proof(Blocks& blocks, const Cases& cases) {
-  const CaseFigures& figures = *cases.front();
   blocks.push_back(Heading{"Proof"});
-  if (figures.emulated) {
+  if (cases.front()->emulated) {
     blocks.push_back(Paragraph{"None: no emulated link carries anything, so there are no bytes to count."});
     return;
   }
@@ -176,17 +177,20 @@ void add_proof(Blocks& blocks, const Cases& cases) {
                           {"PCIe in", true},
                           {"Expected", true}}};
   Facts facts;
-  for (const ArmFigures& arm : figures.arms) {
-    facts.rows.emplace_back(link_name(arm, false),
-                            arm.proof + (arm.proof_reason.empty() ? "" : ": " + arm.proof_reason));
-    for (std::size_t i = 0; i < arm.probe.size(); ++i) {
-      const CountedBytes& gpu = arm.probe[i];
-      bytes.rows.push_back({fmt::format("{}, {}", link_name(arm, false), i), gpu.nvlink_sent, gpu.nvlink_received,
-                            gpu.pcie_sent, gpu.pcie_received,
-                            fmt::format("{:.2f} GB", arm.probe_expected_bytes / 1e9)});
+  for (const CaseFigures* figures : cases) {
+    const std::string of = cases.size() > 1 ? ", " + describe_training(*figures) : "";
+    for (const ArmFigures& arm : figures->arms) {
+      facts.rows.emplace_back(link_name(arm, false) + of,
+                              arm.proof + (arm.proof_reason.empty() ? "" : ": " + arm.proof_reason));
+      for (std::size_t i = 0; i < arm.probe.size(); ++i) {
+        const CountedBytes& gpu = arm.probe[i];
+        bytes.rows.push_back({fmt::format("{}, {}{}", link_name(arm, false), i, of), gpu.nvlink_sent,
+                              gpu.nvlink_received, gpu.pcie_sent, gpu.pcie_received,
+                              fmt::format("{:.2f} GB", arm.probe_expected_bytes / 1e9)});
+      }
     }
   }
-  for (const ArmFigures& arm : figures.arms) {
+  for (const ArmFigures& arm : cases.front()->arms) {  // the same in all
     std::string set;
     for (const auto& [name, value] : arm.variables) set += fmt::format("{}{}={}", set.empty() ? "" : " ", name, value);
     if (!set.empty()) facts.rows.emplace_back("NCCL's variables, " + link_name(arm, false), set);

@@ -175,9 +175,12 @@ void add_result(Blocks& blocks, const CompareFile& file, const Cases& cases) {
                            "times as long as the links' published figures say; nothing here was measured on a GPU.",
                            factor_text(first.slow_motion))});
   }
-  for (const ArmFigures& arm : first.arms) {
-    if (arm.proof != "contradicted" && arm.proof != "unproven") continue;
-    blocks.push_back(Notice{fmt::format("{} is {}: {}", link_name(arm, first.emulated), arm.proof, arm.proof_reason)});
+  for (const CaseFigures* figures : cases) {
+    for (const ArmFigures& arm : figures->arms) {
+      if (arm.proof != "contradicted" && arm.proof != "unproven") continue;
+      blocks.push_back(Notice{fmt::format("{}{} is {}: {}", cases.size() > 1 ? describe_training(*figures) + ": " : "",
+                                          link_name(arm, figures->emulated), arm.proof, arm.proof_reason)});
+    }
   }
   if (!first.conclusion.empty()) blocks.push_back(Paragraph{sentence(first.conclusion)});
   for (const ArmFigures& arm : first.arms) {
@@ -225,10 +228,10 @@ void add_timelines(Blocks& blocks, const Cases& cases) {
     if (rows.empty()) continue;
     if (!any) {
       blocks.push_back(Heading{"Where the time goes"});
-      blocks.push_back(
-          Paragraph{"One instrumented step on each link. Above, what is computed; below, the buckets of gradients on "
-                    "the link, by "
-                    "number. What is shaded is waited for."});
+      blocks.push_back(Paragraph{
+          "An instrumented step on each link: of each moment the median over a few steps, by the slowest rank. "
+          "Above, what is computed; below, the buckets of gradients on the link, by number. What is shaded is "
+          "waited for."});
       any = true;
     }
     std::string alternative = fmt::format("Timeline of the buckets of a step of {}.", describe_training(*figures));

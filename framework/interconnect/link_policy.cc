@@ -88,6 +88,17 @@ void expect_no_opponent(LinkMode mode, bool needs_p2p_off, const NcclSettings& s
   }
 }
 
+// Tells the processes that this one starts which of the variables in their environment are not the user's.
+constexpr const char* kSetVariables = "LOCKSTEP_LINK_VARIABLES";
+
+// "NCCL_P2P_DISABLE=1,": what apply() has set, here or in the process that started this one.
+std::string set_before() {
+  const char* text = std::getenv(kSetVariables);
+  return text != nullptr ? text : "";
+}
+
+std::string entry_of(const NcclSetting& variable) { return variable.name + "=" + variable.value + ","; }
+
 }  // namespace
 
 const char* link_mode_name(LinkMode mode) { return kNames[static_cast<std::size_t>(mode)]; }
@@ -124,11 +135,20 @@ LinkPolicy link_policy(LinkMode mode) {
   }
   // Only pcie depends on it, and opening the driver takes time.
   const NvlinkPresence nvlink = mode == LinkMode::pcie ? nvlink_presence() : NvlinkPresence::unknown;
-  return link_policy(mode, nvlink, NcclSettings::of_process());
+  LinkPolicy policy = link_policy(mode, nvlink, NcclSettings::of_process());
+  for (NcclSetting& variable : policy.variables) {
+    if (set_before().find(entry_of(variable)) != std::string::npos) variable.source = kSetByLockstep;
+  }
+  return policy;
 }
 
 void apply(const LinkPolicy& policy) {
-  for (const NcclSetting& variable : policy.variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
+  std::string set;
+  for (const NcclSetting& variable : policy.variables) {
+    ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
+    if (variable.source == kSetByLockstep) set += entry_of(variable);
+  }
+  ::setenv(kSetVariables, set.c_str(), 1);
 }
 
 LinkPolicy apply_link_mode(LinkMode mode) {

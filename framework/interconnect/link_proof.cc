@@ -190,9 +190,7 @@ LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus) {
   if (gpus.empty()) return decide(Verdict::unproven, "no GPU is here");
   if (std::string why = unusable(gpus); !why.empty()) return decide(Verdict::unproven, why);
   const bool wants_nvlink = mode == LinkMode::nvlink;
-  if (!sums.nvlink_active) {
-    return decide(wants_nvlink ? Verdict::contradicted : Verdict::proven, "no GPU here has an active NVLink");
-  }
+  if (wants_nvlink && !sums.nvlink_active) return decide(Verdict::contradicted, "no GPU here has an active NVLink");
   const std::string seen =
       fmt::format("NVLink carried {}, PCIe {}{}, over all GPUs, in and out", gigabytes(sums.nvlink()),
                   sums.pcie_known ? "" : "at most ", gigabytes(sums.pcie));
@@ -211,7 +209,7 @@ LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus) {
                   seen + (sums.nccl_avoids_nvlink ? ", and by its log NCCL avoids NVLink"
                                                   : ": PCIe also carries what the program reads"));
   }
-  if (sums.nvlink() == 0 && !sums.nccl_avoids_nvlink) {
+  if (sums.nvlink() == 0 && sums.nvlink_active && !sums.nccl_avoids_nvlink) {
     return decide(Verdict::unproven, seen + ": nothing shows that the NVLink counters would have moved");
   }
   return decide(Verdict::proven, seen);

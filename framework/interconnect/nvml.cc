@@ -101,22 +101,25 @@ std::string bus_id_of(const PciInfo& info) {
   return canonical_bus_id({info.bus_id.data(), ::strnlen(info.bus_id.data(), info.bus_id.size())});
 }
 
+// nvmlValueType_t
+enum ValueType : unsigned { kUnsigned = 1, kUnsignedLong, kUnsignedLongLong, kLongLong, kInt, kUnsignedShort };
+
 NvmlAnswer<std::uint64_t> value_of(const FieldValue& field) {
   if (field.status != kSuccess) return no_answer<std::uint64_t>(field.status);
   switch (field.value_type) {
-    case 1:
+    case kUnsigned:
       return {field.value.as_unsigned, {}};
-    case kInvalidArgument:
+    case kUnsignedLong:
       return {field.value.as_unsigned_long, {}};
-    case 3:
+    case kUnsignedLongLong:
       return {field.value.as_unsigned_long_long, {}};
-    case 4:
+    case kLongLong:
       if (field.value.as_long_long >= 0) return {static_cast<std::uint64_t>(field.value.as_long_long), {}};
       break;
-    case 5:
+    case kInt:
       if (field.value.as_int >= 0) return {static_cast<std::uint64_t>(field.value.as_int), {}};
       break;
-    case 6:
+    case kUnsignedShort:
       return {field.value.as_unsigned_short, {}};
     default:
       break;

@@ -21,10 +21,12 @@ std::string read_file(const std::filesystem::path& file) {
   return text.str();
 }
 
-CommandResult run(const std::string& arguments, const std::string& environment, const std::string& prefix) {
+CommandResult run(const std::string& arguments, const std::string& environment, const std::string& prefix,
+                  int seconds) {
   const TemporaryDirectory files;
-  const std::string command = "env " + environment + " timeout -k 5 60 " + prefix + " " + command_path() + " " +
-                              arguments + " >" + (files / "out") + " 2>" + (files / "err") + " </dev/null";
+  const std::string command = "env " + environment + " timeout -k 5 " + std::to_string(seconds) + " " + prefix + " " +
+                              command_path() + " " + arguments + " >" + (files / "out") + " 2>" + (files / "err") +
+                              " </dev/null";
   const int status = std::system(command.c_str());
   CommandResult result;
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -41,11 +43,11 @@ std::string command_path() {
 }
 
 CommandResult run_command(const std::string& arguments, const std::string& environment, const std::string& prefix) {
-  return run(arguments, "CUDA_VISIBLE_DEVICES= " + environment, prefix);
+  return run(arguments, "CUDA_VISIBLE_DEVICES= " + environment, prefix, 60);
 }
 
-CommandResult run_gpu_command(const std::string& arguments, const std::string& environment) {
-  return run(arguments, environment, "");
+CommandResult run_gpu_command(const std::string& arguments, const std::string& environment, int seconds) {
+  return run(arguments, environment, "", seconds);
 }
 
 int free_port() {

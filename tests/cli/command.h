@@ -25,8 +25,8 @@ std::string command_path();
 CommandResult run_command(const std::string& arguments, const std::string& environment = "",
                           const std::string& prefix = "");
 
-// The same with the GPUs that this process sees.
-CommandResult run_gpu_command(const std::string& arguments, const std::string& environment = "");
+// The same with the GPUs that this process sees, and killed after as many seconds as are given.
+CommandResult run_gpu_command(const std::string& arguments, const std::string& environment = "", int seconds = 60);
 
 // A port that nobody listened on a moment ago.
 int free_port();

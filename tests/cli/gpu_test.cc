@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -171,21 +174,25 @@ TEST(Gpu, ResumedRunContinuesTheLosses) {
 }
 
 // Empty where the first two GPUs are not joined by NVLink.
-std::string nvlink_between_gpus(const TemporaryDirectory& files) {
+std::string nvlink_between_gpus() {
   if (gpus() < 2) return {};
+  const TemporaryDirectory files;
   const std::string file = files / "topology.json";
   EXPECT_EQ(run_gpu_command("topology --json " + file).code, 0);
   const nlohmann::json topology = read_json(file);
   return topology["pairs"].empty() || topology["pairs"][0]["nvlinks"] == 0 ? "" : topology["pairs"][0]["path"];
 }
 
+#define SKIP_WITHOUT_NVLINK() \
+  if (nvlink_between_gpus().empty()) GTEST_SKIP() << "needs two GPUs joined by NVLink"
+
 TEST(Gpu, EveryLinkModeIsProven) {
   const TemporaryDirectory files;
-  if (nvlink_between_gpus(files).empty()) GTEST_SKIP() << "needs two GPUs joined by NVLink";
+  SKIP_WITHOUT_NVLINK();
   for (const std::string mode : {"auto", "nvlink", "pcie", "net"}) {
     const std::string run = files / mode;
     const CommandResult result = run_gpu_command(
-        "train mlp --synthetic --device cuda --ranks 2 --global-batch 64 --steps 3 --require-proof "
+        "train mlp --synthetic --device cuda --ranks 2 --global-batch 64 --steps 60 --require-proof "
         "--link " +
         mode + " --out " + run);
     ASSERT_EQ(result.code, 0) << result.err;
@@ -199,9 +206,9 @@ TEST(Gpu, EveryLinkModeIsProven) {
 
 TEST(Gpu, WithLinkSeesWhatAProgramMoves) {
   const TemporaryDirectory files;
-  if (nvlink_between_gpus(files).empty()) GTEST_SKIP() << "needs two GPUs joined by NVLink";
+  SKIP_WITHOUT_NVLINK();
   const std::string training =
-      command_path() + " train mlp --synthetic --device cuda --ranks 2 --global-batch 64 --steps 3";
+      command_path() + " train mlp --synthetic --device cuda --ranks 2 --global-batch 64 --steps 60";
   for (const std::string mode : {"nvlink", "pcie", "net"}) {
     const CommandResult result = run_gpu_command("with-link " + mode + " --require-proof -- " + training +
                                                  " --require-proof --out " + (files / mode));
@@ -210,6 +217,149 @@ TEST(Gpu, WithLinkSeesWhatAProgramMoves) {
     std::cout << result.err << std::endl;
   }
   EXPECT_EQ(run_gpu_command("with-link pcie -- " + training + " --link nvlink --out " + (files / "both")).code, 3);
+}
+
+// What one GPU that several ranks share can show, too: everything over the network.
+constexpr const char* kOverNet = " --device cuda --ranks 2 --link net ";
+
+TEST(Gpu, AllReducesOverTheNetworkAreRight) {
+  SKIP_WITHOUT_GPUS(2);
+  const TemporaryDirectory files;
+  const CommandResult result = run_gpu_command(
+      std::string("all-reduce") + kOverNet + "-b 8 -e 16M -f 8 --json " + (files / "sweep.json"), "", 120);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json sweep = read_json(files / "sweep.json");
+  EXPECT_EQ(sweep["wrong"], 0);
+  EXPECT_EQ(sweep["peak_gb_s"], nullptr) << "that of the network is not known";
+  EXPECT_EQ(sweep["shared_link"], true);
+  EXPECT_FALSE(sweep["probe"]["over_nvlink"]);
+  for (const auto& row : sweep["rows"]) EXPECT_GT(row["in_place"]["busbw"], 0.0) << row;
+}
+
+TEST(Gpu, MeasureReportsWhatItCouldNotProve) {
+  SKIP_WITHOUT_GPUS(2);
+  const TemporaryDirectory files;
+  const std::string one_arm = std::string("measure mlp --batch-per-rank 16 --steps 2 --warmup 1 --timeline") +
+                              kOverNet + "--json " + (files / "arm.json");
+  ASSERT_EQ(run_gpu_command(one_arm, "", 120).code, 0);
+  const nlohmann::json arm = read_json(files / "arm.json");
+  EXPECT_EQ(arm["step_ms"].size(), 2u);
+  EXPECT_EQ(arm["training"]["verdict"], "unproven") << "three steps are too few bytes: " << arm["training"];
+  EXPECT_EQ(arm["link"]["variables"]["NCCL_NVLS_ENABLE"], "0");
+  EXPECT_EQ(arm["link"]["sources"]["NCCL_SHM_DISABLE"], "lockstep");
+  std::filesystem::remove(files / "arm.json");
+  EXPECT_EQ(run_gpu_command(one_arm + " --require-proof", "", 120).code, 3);
+  EXPECT_EQ(std::filesystem::exists(files / "arm.json"), arm["probe"]["verdict"] == "proven")
+      << "the figures come first, unless nothing was trained";
+}
+
+TEST(Gpu, WithLinkRunsOverTheNetwork) {
+  SKIP_WITHOUT_GPUS(2);
+  const TemporaryDirectory files;
+  const CommandResult result = run_gpu_command(
+      "with-link net --json " + (files / "proof.json") + " -- " + command_path() +
+          " train mlp --synthetic --device cuda --ranks 2 --global-batch 64 --steps 60 --out " + (files / "run"),
+      "", 120);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("P2P 0, SHM 0, NET "), std::string::npos) << result.err;
+  const nlohmann::json proof = read_json(files / "proof.json");
+  EXPECT_NE(proof["proof"]["verdict"], "contradicted");
+  EXPECT_FALSE(proof["proof"]["over_nvlink"]);
+}
+
+// `options` of compare, and what it wrote.
+nlohmann::json compared(const std::string& options) {
+  const TemporaryDirectory files;
+  const CommandResult result = run_gpu_command("compare " + options + " --json " + (files / "compare.json"), "", 800);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  std::cout << result.out << std::endl;
+  return nlohmann::json::parse(std::ifstream(files / "compare.json"), nullptr, false);
+}
+
+bool holds_one(const nlohmann::json& result) {
+  return result["speedup"]["low"] <= 1.0 && result["speedup"]["high"] >= 1.0;
+}
+
+TEST(Gpu, TheNetworkAgainstItselfIsNoDifference) {
+  SKIP_WITHOUT_GPUS(2);
+  const nlohmann::json result =
+      compared("mlp --links net,net --ranks 2 --batch-per-rank 16 --repeats 3 --steps 5 --warmup 2");
+  ASSERT_TRUE(result.is_object());
+  EXPECT_EQ(result["emulated"], false);
+  EXPECT_NEAR(result["speedup"]["value"].get<double>(), 1.0, 0.3);
+  for (const auto& arm : result["arms"]) {
+    EXPECT_NE(arm["proof"], "contradicted") << arm["proof_reason"];
+    for (const auto& run : arm["runs"]) EXPECT_EQ(run["link"]["variables"]["NCCL_NVLS_ENABLE"], "0");
+  }
+}
+
+TEST(Gpu, NvlinkDoublesVggAtSmallBatchesAndIsPredicted) {
+  SKIP_WITHOUT_NVLINK();
+  const nlohmann::json result = compared("vgg16 --batch-per-rank 32 --ranks 2 --require-proof");
+  ASSERT_TRUE(result.is_object());
+  EXPECT_GE(result["speedup"]["value"], 2.0);
+  for (const auto& arm : result["arms"]) {
+    EXPECT_EQ(arm["proof"], "proven") << arm["proof_reason"];
+    EXPECT_NEAR(arm["predicted_ms"].get<double>() / arm["step_ms"]["median"].get<double>(), 1, 0.1) << arm["link"];
+  }
+}
+
+TEST(Gpu, AComputeBoundTrainingGainsNothingAndSaysWhy) {
+  SKIP_WITHOUT_NVLINK();
+  const nlohmann::json result = compared("vgg16 --batch-per-rank 256 --ranks 2 --repeats 3");
+  ASSERT_TRUE(result.is_object());
+  EXPECT_NEAR(result["speedup"]["value"].get<double>(), 1.0, 0.1);
+  EXPECT_NE(result["conclusion"].get<std::string>().find("compute-bound"), std::string::npos) << result["conclusion"];
+}
+
+TEST(Gpu, NvlinkAgainstItselfHoldsOne) {
+  SKIP_WITHOUT_NVLINK();
+  int held = 0;
+  for (int i = 0; i < 4; ++i) {
+    if (holds_one(compared("mlp --links nvlink,nvlink --ranks 2 --batch-per-rank 64"))) ++held;
+  }
+  EXPECT_GE(held, 3);
+}
+
+TEST(Gpu, OneGpuHasNothingToCompare) {
+  SKIP_WITHOUT_GPUS(1);
+  if (gpus_are_shared()) GTEST_SKIP() << "LOCKSTEP_SHARE_GPUS is set";
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string list = visible != nullptr ? visible : "0";
+  const CommandResult result = run_gpu_command("compare mlp", "CUDA_VISIBLE_DEVICES=" + list.substr(0, list.find(',')));
+  EXPECT_EQ(result.code, 2);
+  expect_one_line(result.err, {"at least 2 GPUs, got 1", "--emulate nvlink4,pcie5"});
+}
+
+// LOCKSTEP_NCCL_TESTS names nccl-tests' all_reduce_perf.
+TEST(Gpu, AllReducesTakeWhatNcclTestsSay) {
+  const char* program = std::getenv("LOCKSTEP_NCCL_TESTS");
+  if (program == nullptr) GTEST_SKIP() << "needs LOCKSTEP_NCCL_TESTS";
+  SKIP_WITHOUT_NVLINK();
+  const TemporaryDirectory files;
+  const std::string sizes = " -b 8 -e 1G -f 8 -n 50 -w 10 -g 2";
+  ASSERT_EQ(std::system(("NCCL_NVLS_ENABLE=0 " + (program + sizes) + " > " + (files / "theirs")).c_str()), 0);
+  ASSERT_EQ(run_gpu_command("all-reduce" + sizes + " --json " + (files / "ours"), "", 300).code, 0);
+  std::map<std::int64_t, double> theirs;
+  std::ifstream table(files / "theirs");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::int64_t bytes = 0, count = 0;
+    std::string type, op, root;
+    double us = 0;
+    if (words >> bytes >> count >> type >> op >> root >> us) theirs[bytes] = us;
+  }
+  EXPECT_GE(theirs.size(), 9u);
+  for (const auto& row : read_json(files / "ours")["rows"]) {
+    const std::int64_t bytes = row["bytes"];
+    const double us = row["out_of_place"]["us"];
+    ASSERT_TRUE(theirs.contains(bytes)) << bytes;
+    if (bytes >= 64 << 20) {
+      EXPECT_NEAR(us / theirs[bytes], 1, 0.02) << bytes;
+    } else if (bytes <= 64 << 10) {
+      EXPECT_NEAR(us, theirs[bytes], 2) << bytes;
+    }
+  }
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ TEST(Predict, StepTimesAreThoseOfAnEmulatedLink) {
   const std::string work = " mlp --batch-per-rank 16 --slow-motion 500 ";
   const json predicted = figures_of("predict --links pcie3" + work);
   const json measured = figures_of("measure --emulate pcie3 --steps 5 --warmup 1" + work);
+  EXPECT_EQ(predicted.at("emulated"), true);
+  EXPECT_EQ(predicted.at("slow_motion"), 500);
   const double step_ms = predicted.at("rows")[0].at("links")[0].at("step_ms");
   EXPECT_NEAR(median_of(measured.at("step_ms")) / step_ms, 1, 0.1);
 }

@@ -96,7 +96,8 @@ TEST(Report, TheFiguresAreThoseOfTheComparison) {
   EXPECT_TRUE(contains(text, "| 128 samples a rank | 1.13x | 1.12-1.14 | 1.07x | 1.14x |"));
   EXPECT_TRUE(contains(text, "| 512 MiB | 1651 | 325.2 | 19544 | 27.47 |"));
   EXPECT_TRUE(contains(text, "Copies, host to GPU: 55.4 GB/s"));
-  EXPECT_TRUE(contains(text, "| NVLink, 0 | 1.07 GB | 1.07 GB | 0.00 GB | 0.00 GB | 1.07 GB |"));
+  EXPECT_TRUE(
+      contains(text, "| NVLink, 0, VGG-16 at 32 images a GPU | 1.07 GB | 1.07 GB | 0.00 GB | 0.00 GB | 1.07 GB |"));
   EXPECT_TRUE(contains(text, "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=0"));
   EXPECT_TRUE(contains(text,
                        "lockstep compare vgg16 --links nvlink,pcie --ranks 2 --precision bf16 --repeats 5 --steps "
@@ -213,6 +214,26 @@ TEST(Report, DoubtsComeFirst) {
   EXPECT_FALSE(contains(made.html, "reproduced: for"));
   comparison["arms"][1]["link"] = "nvlink";
   EXPECT_TRUE(contains(report(comparison).result.out, "24 h with NVLink stay about 23.8 h with NVLink again for"));
+}
+
+TEST(Report, DoubtsAreThoseOfEveryCase) {
+  json comparison = comparison_of("made_up_h200");
+  json& last = comparison["cases"].back()["arms"][1];
+  last["proof"] = "contradicted";
+  last["proof_reason"] = "NVLink carried it all";
+  const std::string text = plain_markdown(report(comparison).markdown);
+  EXPECT_LT(text.find("VGG-16 at 512 images a GPU: PCIe, staged is contradicted: NVLink carried it all"),
+            text.find("## "));
+  EXPECT_GT(text.find("NVLink carried it all", text.find("## Proof")), text.find("## Proof"));
+  EXPECT_TRUE(contains(text, "| PCIe, staged, 1, VGG-16 at 128 images a GPU | 0.00 GB"));
+}
+
+TEST(Report, ItIsRepeatedWithAllThatDecidesTheFigures) {
+  json comparison = comparison_of("emulated");
+  comparison["deterministic"] = true;
+  comparison["threads"] = 3;
+  const std::string text = report(comparison).markdown;
+  EXPECT_TRUE(contains(text, " --deterministic --threads 3 ")) << text;
 }
 
 TEST(Report, FilesThatAreNoComparisonAreRefusedInALine) {

@@ -141,6 +141,13 @@ TEST(LinkPolicy, OneCallSetsTheProcess) {
   EXPECT_STREQ(std::getenv("NCCL_P2P_DISABLE"), "1");
   EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");
   EXPECT_THROW(apply_link_mode(LinkMode::nvlink), LinkContradiction);  // what is set stays
+  // A rank finds them in its environment, and knows whose they are.
+  for (const auto& variable : link_policy(LinkMode::pcie).variables) EXPECT_EQ(variable.source, kSetByLockstep);
+  ::setenv("NCCL_WIN_ENABLE", "0x0", 1);
+  for (const auto& variable : link_policy(LinkMode::pcie).variables) {
+    EXPECT_EQ(variable.source == kSetByLockstep, variable.name != "NCCL_WIN_ENABLE") << variable.name;
+  }
+  ::unsetenv("LOCKSTEP_LINK_VARIABLES");
   for (const auto& variable : policy_with(LinkMode::pcie, {}).variables) ::unsetenv(variable.name.c_str());
 }
 

@@ -278,7 +278,9 @@ TEST(LinkProof, AProgramIsJudgedByTheShares) {
     EXPECT_EQ(program(mode, uncounted), Verdict::contradicted);
     uncounted.pcie_most_bytes = 500 * kWire;
     EXPECT_EQ(program(mode, uncounted), Verdict::unproven);
-    EXPECT_EQ(program(mode, unlinked(-1)), Verdict::proven);
+    EXPECT_EQ(program(mode, unlinked(1)), Verdict::proven);
+    EXPECT_EQ(program(mode, unlinked(0)), Verdict::unproven);   // did anything move?
+    EXPECT_EQ(program(mode, unlinked(-1)), Verdict::unproven);  // the same
     EXPECT_EQ(judge_program(mode, {}).verdict, Verdict::unproven);
   }
   EXPECT_EQ(program(LinkMode::nvlink, gpu(1, 0.1)), Verdict::proven);
