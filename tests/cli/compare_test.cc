@@ -258,7 +258,7 @@ TEST(Compare, WrongUsageIsOneLine) {
       {"mlp --emulate nvlink4,pcie5 --sweep ranks", "expected batch"},
       {"--emulate nvlink4,pcie5 --sweep batch", "expected a MODEL"},
       {"--emulate nvlink4,pcie5 --batch-per-rank 8", "expected a MODEL"},
-      {"mlp --emulate nvlink4,pcie5 --json /not/there.json", "cannot be written"},
+      {"mlp --emulate nvlink4,pcie5 --json /not/there.json", "no such directory"},
       {"mlp --emulate nvlink4,pcie5 --batch-per-rank 0", "--batch-per-rank"},
   };
   for (const auto& wrong : cases) {
