@@ -72,10 +72,10 @@ std::vector<Link> links_of(const PredictArguments& arguments) {
     const std::string source = "--sweeps " + file;
     const CostModel model = read_from(source, [&] { return model_of_sweep(sweep); });
     const bool emulated = read_from(source, [&] { return value_of<bool>(sweep, "emulated"); });
-    links.push_back(
-        {model, fmt::format("{} on {} ranks, from {} to {} bytes", emulated ? "emulated" : "measured", model.ranks,
-                            model.regimes.front().first_bytes, model.regimes.back().last_bytes),
-         true, emulated});
+    links.push_back({model,
+                     fmt::format("{} on {} ranks, from {} to {} bytes", emulated ? "emulated" : "measured", model.ranks,
+                                 model.regimes.front().first_bytes, model.regimes.back().last_bytes),
+                     true, emulated});
   }
   const std::string published = arguments.links.empty() && links.empty() ? "nvlink4,pcie5" : arguments.links;
   for (const std::string& name : split_list(published)) {
