@@ -125,6 +125,7 @@ std::vector<std::int64_t> sizes_of(const AllReduceArguments& arguments, DeviceTy
 
 void check(const AllReduceArguments& arguments) {
   check(arguments.emulation);
+  check(arguments.buckets);
   expect_known("-d", arguments.dtype, {"float", "f32", "bfloat16", "bf16"});
   expect_known("-o", arguments.op, {"sum", "max", "min"});
   expect(arguments.check == 0 || arguments.check == 1, "-c: expected 0 or 1, got {}", arguments.check);

@@ -132,9 +132,7 @@ CompareSetup setup_of(const CompareArguments& arguments) {
 void check(const CompareArguments& arguments) {
   check(arguments.emulation);
   expect(arguments.repeats >= 2, "--repeats: expected at least 2, got {}: one run has no interval", arguments.repeats);
-  expect(arguments.steps.value_or(1) >= 1 && arguments.warmup.value_or(1) >= 1,
-         "--steps, --warmup: expected at least 1, got {} and {}", arguments.steps.value_or(1),
-         arguments.warmup.value_or(1));
+  check_counts(arguments.steps, arguments.warmup);
   expect(!arguments.require_proof || arguments.emulation.emulate.empty(),
          "--require-proof: expected real links, got --emulate {}, which carries nothing that could be proven",
          arguments.emulation.emulate);

@@ -187,8 +187,7 @@ void print(const MeasureArguments& arguments, const nlohmann::ordered_json& figu
 
 void check(const MeasureArguments& arguments) {
   check(arguments.model, arguments.workload);
-  expect(arguments.steps >= 1 && arguments.warmup >= 1, "--steps, --warmup: expected at least 1, got {} and {}",
-         arguments.steps, arguments.warmup);
+  check_counts(arguments.steps, arguments.warmup);
   check(arguments.emulation);
   if (arguments.emulation.emulate.empty()) return;
   expect(arguments.alone || emulated_links(arguments.emulation.emulate).size() == 1,

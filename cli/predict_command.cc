@@ -181,8 +181,7 @@ std::vector<Work> works_of(const PredictArguments& arguments) {
 int predict(PredictArguments arguments) {
   expect_no_launcher("predict");
   check_slow_motion(arguments.slow_motion);
-  expect(arguments.steps >= 1 && arguments.warmup >= 1, "--steps, --warmup: expected at least 1, got {} and {}",
-         arguments.steps, arguments.warmup);
+  check_counts(arguments.steps, arguments.warmup);
   const std::vector<Link> links = links_of(arguments);
   std::vector<Work> works = works_of(arguments);
   check_outputs({{"--json", arguments.json}}, split_list(arguments.sweeps));

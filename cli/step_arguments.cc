@@ -4,14 +4,31 @@
 #include "framework/core/nearest_name.h"
 
 namespace lockstep::cli {
+namespace {
+
+constexpr double kLargestBucketMib = 1e6;  // more than any memory
+constexpr int kMostSteps = 1'000'000;      // whose times are all kept
+
+}  // namespace
+
+void check(const BucketArguments& arguments) {
+  const auto is_size = [](double mib) { return mib > 0 && mib <= kLargestBucketMib; };
+  expect(is_size(arguments.bucket_cap_mib) && is_size(arguments.first_bucket_mib),
+         "--bucket-cap-mib, --first-bucket-mib: expected more than 0 and at most {:g}, got {} and {}",
+         kLargestBucketMib, arguments.bucket_cap_mib, arguments.first_bucket_mib);
+}
+
+void check_counts(std::optional<int> steps, std::optional<int> warmup) {
+  const auto is_count = [](int count) { return count >= 1 && count <= kMostSteps; };
+  expect(is_count(steps.value_or(1)) && is_count(warmup.value_or(1)),
+         "--steps, --warmup: expected from 1 to {}, got {} and {}", kMostSteps, steps.value_or(1), warmup.value_or(1));
+}
 
 void check(const StepArguments& arguments) {
   expect_known("overlap mode", arguments.overlap, {"on", "off", "naive"});
   expect_known("--grad-dtype", arguments.grad_dtype, {"f32", "bf16"});
   expect_known("--graph", arguments.graph, {"on", "off"});
-  expect(arguments.buckets.bucket_cap_mib > 0 && arguments.buckets.first_bucket_mib > 0,
-         "--bucket-cap-mib, --first-bucket-mib: expected more than 0, got {} and {}", arguments.buckets.bucket_cap_mib,
-         arguments.buckets.first_bucket_mib);
+  check(arguments.buckets);
 }
 
 void check_device(const StepArguments& arguments, DeviceType device) {

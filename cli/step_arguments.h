@@ -1,6 +1,7 @@
 // How a step is done: the options that `train` and the commands that time a step share.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "framework/core/context.h"
@@ -38,8 +39,11 @@ void visit_fields(StepArguments& arguments, Visitor&& visit) {
   visit("--graph", arguments.graph, "on GPUs: on (the step is captured once and replayed) or off");
 }
 
-// Throws std::invalid_argument for values that are none.
+// Throw std::invalid_argument for values that are none.
+void check(const BucketArguments& arguments);
 void check(const StepArguments& arguments);
+// Of a command that times steps.
+void check_counts(std::optional<int> steps, std::optional<int> warmup);
 // The same for those that need a GPU.
 void check_device(const StepArguments& arguments, DeviceType device);
 

@@ -155,7 +155,7 @@ Schedule schedule_of(const TrainArguments& arguments, std::int64_t total_steps) 
           .peak = arguments.lr.value_or(arguments.optimizer == "adamw" ? 0.001 : 0.05),
           .warmup_steps = arguments.warmup,
           .total_steps = total_steps,
-          .step_size = std::max<std::int64_t>(1, (total_steps - arguments.warmup + 2) / 3)};
+          .step_size = std::max<std::int64_t>(1, (total_steps - arguments.warmup - 1) / 3 + 1)};
 }
 
 TrainerOptions trainer_options(const TrainArguments& arguments, const Dataset& train, int ranks) {

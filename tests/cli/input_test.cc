@@ -58,6 +58,13 @@ TEST(WrongInput, NumbersThatWouldOverflow) {
                    {"--image-size", "at most 8192", side});
   }
   expect_refused(run_command("train vgg11 --synthetic --steps 1 --image-size 3037000499"), {"--image-size"});
+  for (const char* command : {"measure mlp --steps 2147483647", "predict mlp --warmup 2147483647",
+                              "compare mlp --emulate nvlink4,pcie5 --steps 1000001"}) {
+    expect_refused(run_command(command), {"--steps, --warmup", "from 1 to 1000000"});
+  }
+  for (const char* command : {"measure mlp --bucket-cap-mib 1e300", "all-reduce --model mlp --bucket-cap-mib 0"}) {
+    expect_refused(run_command(command), {"--bucket-cap-mib", "at most 1e+06"});
+  }
   const std::string most = " --batch-per-rank 9223372036854775807";
   expect_refused(run_command("measure mlp" + most), {"--batch-per-rank", "from 1 to 16777216"});
   expect_refused(run_command("compare mlp --emulate nvlink4,pcie5 --sweep batch" + most),
