@@ -68,6 +68,7 @@ std::string sweep_header(const SweepDescription& sweep) {
   }
   text += fmt::format("# {} warm-up and {} timed iterations, {}\n", sweep.test.warmup, sweep.test.iterations,
                       sweep.test.check ? "checked" : "not checked");
+  if (sweep.ranks == 1) text += "# one rank sends nothing: no link carries these, whatever --link says\n";
   text += "#\n";
   text += fmt::format("#{:>66}{:>32}{:>39}\n", "out-of-place", "in-place", "in-place, single iterations");
   text += fmt::format("# {:>10} {:>13} {:>9} {:>7} {:>7}", "size", "count", "type", "redop", "root");

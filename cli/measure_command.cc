@@ -183,6 +183,11 @@ void print(const MeasureArguments& arguments, const nlohmann::ordered_json& figu
   }
   if (figures.at("emulated") == true) fmt::print("; {}", emulation_text(figures.at("slow_motion")));
   fmt::print("\n");
+  if (const auto late = figures.value("late", std::int64_t{0}); late > 0) {
+    fmt::print(
+        "disturbed: {} collectives took these ranks longer than the emulated link; a larger --slow-motion helps\n",
+        late);
+  }
 }
 
 void check(const MeasureArguments& arguments) {

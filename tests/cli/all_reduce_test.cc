@@ -93,6 +93,7 @@ TEST(AllReduce, TakesTheSizesOfAModelsBuckets) {
 
 TEST(AllReduce, OneRankCarriesNothing) {
   const CommandResult result = run_command("all-reduce --ranks 1 -b 1K -e 1K -n 2");
+  EXPECT_NE(result.out.find("one rank sends nothing"), std::string::npos) << result.out;
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(rows_of(result.out)[0][7], "0.00");
 }

@@ -273,11 +273,19 @@ TEST(Measure, OneRankHasNothingExposed) {
   const CommandResult result =
       run_command("measure lenet --batch-per-rank 4 --steps 5 --timeline --json " + (files / "one.json"));
   ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "one rank sends nothing")) << result.out;
+  EXPECT_FALSE(contains(result.out, "exposed")) << result.out;
   const json figures = json_of(files / "one.json");
   EXPECT_EQ(figures.at("step_ms").size(), 5u);
   EXPECT_EQ(figures.at("alone_ms").size(), 5u);
   EXPECT_EQ(figures.at("emulated"), false);
   EXPECT_EQ(figures.at("timeline").at("buckets").size(), figures.at("buckets").size());
+}
+
+TEST(Measure, RanksThatCannotKeepUpAreSaid) {
+  const CommandResult result =
+      run_command("measure mlp --batch-per-rank 1 --steps 2 --warmup 1 --emulate nvlink5 --slow-motion 1e-6");
+  EXPECT_TRUE(contains(result.out, "disturbed: ")) << result.out << result.err;
 }
 
 TEST(Measure, EveryWayOfOverlap) {
