@@ -314,7 +314,11 @@ void TrainStep::replay(Position position) {
     context().update_device_random();
     graphs_->at(position).launch();
     // Each micro-step by itself: a deadline is for one collective, not for however many micro-steps come before it.
-    group_.watch([recorder = recorder_] { return recorder ? recorder->progress() : "a captured step"; });
+    // Not kept alive by what is watched: its memory must not be freed in the middle of another step's capture.
+    group_.watch([watched = std::weak_ptr(recorder_)] {
+      const auto recorder = watched.lock();
+      return recorder ? recorder->progress() : "a captured step";
+    });
   }
 }
 

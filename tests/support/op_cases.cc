@@ -213,6 +213,7 @@ void add_linear_relu(Rows& rows) {
                       .inputs = all,
                       .indices = {},
                       .forward = std::move(forward),
+                      .bf16_roundings = 4,  // h, the gradients of its readers, their sum
                       .suits = suits});
     };
     const auto hidden = [](auto& a) { return linear(a.inputs[0], a.inputs[1], a.inputs[2], Activation::relu); };

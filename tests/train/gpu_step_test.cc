@@ -217,6 +217,33 @@ TEST(Gpu, DelaysOnTheStreamsOfTwoRanksChangeNoBit) {
   EXPECT_EQ(testing::run_gpu_world(2, expect_delays_change_nothing), (std::vector<int>{0, 0}));
 }
 
+// One training after the other over the same group: nothing of one that is gone is freed while the next is captured.
+void expect_timelines(ProcessGroup& group) {
+  Context context(testing::gpu_options(group.rank()));
+  const ContextScope scope(context);
+  for (int training = 0; training < 6; ++training) {
+    TrainStep::LossFunction loss;
+    const std::unique_ptr<Module> model = large_mlp(loss);
+    TrainStep step(*model, loss, SgdConfig{}, group, {.timeline = true, .caps = {.cap_mib = 8.0}});
+    const DeviceBatch batch = batch_of(0, 0);
+    StepTimeline before;
+    for (int i = 0; i < 4; ++i) {
+      step.run([&] { return batch; }, 0.01);
+      const StepTimeline timeline = step.timeline();
+      expect_in_order(timeline, step.arena());
+      EXPECT_LT(timeline.step_ms, 1000.0);
+      EXPECT_NE(timeline.step_ms, before.step_ms);
+      before = timeline;
+    }
+    EXPECT_TRUE(step.captured());
+  }
+}
+
+TEST(Gpu, TimelinesOfTwoRanksAreThoseOfTheReplay) {
+  SKIP_WITHOUT_GPUS(2);
+  EXPECT_EQ(testing::run_gpu_world(2, expect_timelines), (std::vector<int>{0, 0}));
+}
+
 TEST(Gpu, CapturedStepsHaveTheBitsOfEnqueuedOnes) {
   SKIP_WITHOUT_GPUS(1);
   Context context(ContextOptions{.device = DeviceType::cuda});
@@ -326,20 +353,7 @@ TEST(Gpu, TimelineIsThatOfTheReplay) {
   SKIP_WITHOUT_GPUS(1);
   Context context(ContextOptions{.device = DeviceType::cuda});
   const ContextScope scope(context);
-  const auto groups = make_local_groups(1);
-  TrainStep::LossFunction loss;
-  const std::unique_ptr<Module> model = large_mlp(loss);
-  TrainStep step(*model, loss, SgdConfig{}, *groups.front(), {.timeline = true, .caps = {.cap_mib = 8.0}});
-  const DeviceBatch batch = batch_of(0, 0);
-  StepTimeline before;
-  for (int i = 0; i < 4; ++i) {
-    step.run([&] { return batch; }, 0.01);
-    const StepTimeline timeline = step.timeline();
-    expect_in_order(timeline, step.arena());
-    EXPECT_LT(timeline.step_ms, 1000.0);
-    EXPECT_NE(timeline.step_ms, before.step_ms);
-    before = timeline;
-  }
+  expect_timelines(*make_local_groups(1).front());
 }
 
 TEST(Gpu, InputsArriveInOrder) {
