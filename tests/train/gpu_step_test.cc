@@ -244,32 +244,6 @@ TEST(Gpu, TimelinesOfTwoRanksAreThoseOfTheReplay) {
   EXPECT_EQ(testing::run_gpu_world(2, expect_timelines), (std::vector<int>{0, 0}));
 }
 
-TEST(Gpu, CapturedStepsHaveTheBitsOfEnqueuedOnes) {
-  SKIP_WITHOUT_GPUS(1);
-  Context context(ContextOptions{.device = DeviceType::cuda});
-  const ContextScope scope(context);
-  expect_captured_equals_enqueued(*make_local_groups(1).front());
-}
-
-TEST(Gpu, DelaysOnTheStreamsChangeNoBit) {
-  SKIP_WITHOUT_GPUS(1);
-  Context context(ContextOptions{.device = DeviceType::cuda});
-  const ContextScope scope(context);
-  expect_delays_change_nothing(*make_local_groups(1).front());
-}
-
-TEST(Gpu, AParameterIsNotUpdatedBeforeItsLastReader) {
-  SKIP_WITHOUT_GPUS(1);
-  const auto groups = make_local_groups(1);
-  for (const bool graph : {false, true}) {
-    TrainStepOptions options{.graph = graph};
-    const Outcome buckets = train(detached_reader, *groups.front(), SgdConfig{}, options, 4);
-    options.caps = {.first_mib = 1000, .cap_mib = 1000};  // one bucket, updated after backward
-    const Outcome one_bucket = train(detached_reader, *groups.front(), SgdConfig{}, options, 4);
-    EXPECT_EQ(buckets.losses, one_bucket.losses) << "graph " << graph;
-  }
-}
-
 // One rank cannot capture the step: then none replays it, and all go on.
 void expect_fallback(ProcessGroup& group) {
   TrainStep::LossFunction loss;
@@ -289,7 +263,7 @@ void expect_fallback(ProcessGroup& group) {
   EXPECT_FALSE(step.captured());
 }
 
-TEST(Gpu, WhereOneRankCannotCaptureAllGoOnWithoutGraphs) {
+TEST(Gpu, WhereOneOfTwoRanksCannotCaptureAllGoOnWithoutGraphs) {
   SKIP_WITHOUT_GPUS(2);
   EXPECT_EQ(testing::run_gpu_world(2, expect_fallback), (std::vector<int>{0, 0}));
 }
@@ -316,6 +290,34 @@ void expect_evaluation_and_new_sizes(ProcessGroup& group) {
 TEST(Gpu, EvaluationAndNewSizesOfTwoRanksHavePlans) {
   SKIP_WITHOUT_GPUS(2);
   EXPECT_EQ(testing::run_gpu_world(2, expect_evaluation_and_new_sizes), (std::vector<int>{0, 0}));
+}
+
+// From here on this process opens the driver: no test after these may start ranks.
+
+TEST(Gpu, CapturedStepsHaveTheBitsOfEnqueuedOnes) {
+  SKIP_WITHOUT_GPUS(1);
+  Context context(ContextOptions{.device = DeviceType::cuda});
+  const ContextScope scope(context);
+  expect_captured_equals_enqueued(*make_local_groups(1).front());
+}
+
+TEST(Gpu, DelaysOnTheStreamsChangeNoBit) {
+  SKIP_WITHOUT_GPUS(1);
+  Context context(ContextOptions{.device = DeviceType::cuda});
+  const ContextScope scope(context);
+  expect_delays_change_nothing(*make_local_groups(1).front());
+}
+
+TEST(Gpu, AParameterIsNotUpdatedBeforeItsLastReader) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto groups = make_local_groups(1);
+  for (const bool graph : {false, true}) {
+    TrainStepOptions options{.graph = graph};
+    const Outcome buckets = train(detached_reader, *groups.front(), SgdConfig{}, options, 4);
+    options.caps = {.first_mib = 1000, .cap_mib = 1000};  // one bucket, updated after backward
+    const Outcome one_bucket = train(detached_reader, *groups.front(), SgdConfig{}, options, 4);
+    EXPECT_EQ(buckets.losses, one_bucket.losses) << "graph " << graph;
+  }
 }
 
 TEST(Gpu, AStepNeitherWaitsNorAllocates) {
