@@ -110,7 +110,7 @@ void CompareCase::measure_alone(const ScratchDirectory& scratch) {
   seconds_to_start_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-StepPrediction CompareCase::predict_on(const CostModel& link) const {
+StepPrediction CompareCase::predict_on(const CostModel& link, double slow_motion) const {
   const std::string& overlap = workload_.step.overlap;
   StepTimeline alone = alone_timeline_;
   if (overlap != "on") {  // all of them wait for the end of backward
@@ -120,7 +120,7 @@ StepPrediction CompareCase::predict_on(const CostModel& link) const {
     }
   }
   return predict_step(
-      alone, [&](std::int64_t bytes) { return 1e-3 * slow_motion_ * link.all_reduce_us(bytes, ranks_); }, kLossBytes,
+      alone, [&](std::int64_t bytes) { return 1e-3 * slow_motion * link.all_reduce_us(bytes, ranks_); }, kLossBytes,
       /*update_by_bucket=*/overlap != "naive");
 }
 
@@ -130,8 +130,12 @@ void CompareCase::predict(const std::array<CostModel, 2>& links, const std::arra
   for (std::size_t i = 0; i < 2; ++i) {
     arms_[i].link = links[i];
     arms_[i].sweep = sweeps[i];
-    arms_[i].predicted = predict_on(links[i]);
+    arms_[i].predicted = predict_on(links[i], slow_motion_);
   }
+}
+
+double CompareCase::speedup_at_full_speed() const {
+  return predict_on(arms_[1].link, 1.0).step_ms / predict_on(arms_[0].link, 1.0).step_ms;
 }
 
 double CompareCase::estimated_seconds() const {
@@ -235,7 +239,7 @@ Json CompareCase::to_json() const {
   json["conclusion"] = conclusion();
   json["modelled"] = Json::array();
   for (const PublishedLink& link : published_links()) {
-    const StepPrediction step = predict_on(cost_model_of(link));
+    const StepPrediction step = predict_on(cost_model_of(link), slow_motion_);
     json["modelled"].push_back({{"link", link.name},
                                 {"path", link.path},
                                 {"source", link.source},

@@ -71,6 +71,8 @@ class CompareCase {
   const std::array<CompareArm, 2>& arms() const { return arms_; }
   const Comparison& comparison() const { return comparison_; }
   double predicted_speedup() const { return arms_[1].predicted.step_ms / arms_[0].predicted.step_ms; }
+  // Predicted for these ranks on links that are not slowed down.
+  double speedup_at_full_speed() const;
   std::string conclusion() const;
   // No arm is contradicted, nor unproven where a proof is required.
   bool is_proven_enough() const;
@@ -79,7 +81,7 @@ class CompareCase {
  private:
   std::vector<std::string> command(const std::string& link) const;
   std::string plan_file(const ScratchDirectory& scratch) const;
-  StepPrediction predict_on(const CostModel& link) const;
+  StepPrediction predict_on(const CostModel& link, double slow_motion) const;
   nlohmann::ordered_json arm_json(std::size_t arm) const;
   int timed_steps() const;
   int warmup_steps() const;

@@ -79,7 +79,12 @@ std::string report(const CompareCase& compared) {
   text += fmt::format("  {} over {}: {}x, predicted {:.2f}x; no link gains more than {:.2f}x (1 + E/C)\n",
                       compared.setup().links[0], compared.setup().links[1], with_interval(result.speedup),
                       compared.predicted_speedup(), result.bound);
-  return text + lateness(compared) + fmt::format("  {}\n", compared.conclusion());
+  text += lateness(compared) + fmt::format("  {}\n", compared.conclusion());
+  if (!compared.setup().emulated) return text;
+  return text + fmt::format(
+                    "  that is for links slowed down by {:.3g} beside processors that are not: it says nothing "
+                    "about GPUs; at full speed these ranks would see {:.2f}x\n",
+                    compared.slow_motion(), compared.speedup_at_full_speed());
 }
 
 std::string summary(const std::vector<CompareCase>& cases) {
