@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kBarWidth = 30;
 constexpr double kSmoothing = 0.95;
+constexpr double kSettled = 3.0;  // seconds until a guess of the rest is worth printing
 
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(seconds + 0.5);
@@ -36,11 +37,13 @@ void Progress::update(const StepMetrics& metrics) {
     const double elapsed = std::chrono::duration<double>(now - started_).count();
     const double left =
         elapsed / static_cast<double>(metrics.step - first_step_) * static_cast<double>(total_steps_ - metrics.step);
+    // The first steps are slower than the rest.
+    const std::string left_text = elapsed >= kSettled || last ? fmt::format("  {} left", duration_text(left)) : "";
     const auto done = static_cast<int>(kBarWidth * metrics.step / total_steps_);
     const std::string bar =
         std::string(static_cast<std::size_t>(done), '#') + std::string(static_cast<std::size_t>(kBarWidth - done), '.');
-    const std::string text = fmt::format("step {}/{}  epoch {}  loss {:.4f}  {:.0f} samples/s  {} left", metrics.step,
-                                         total_steps_, metrics.epoch + 1, mean_loss_, mean_rate_, duration_text(left));
+    const std::string text = fmt::format("step {}/{}  epoch {}  loss {:.4f}  {:.0f} samples/s{}", metrics.step,
+                                         total_steps_, metrics.epoch + 1, mean_loss_, mean_rate_, left_text);
     fmt::print("{}", terminal_ ? fmt::format("\r[{}] {}\x1b[K", bar, text) : text + "\n");
   }
   if (metrics.val_accuracy) {

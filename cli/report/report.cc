@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -31,6 +32,12 @@ Document make_report(const nlohmann::ordered_json& comparison, const std::string
   const CaseFigures& first = *cases.front();
   Document document{
       .title = "Lockstep: " + describe_training(first), .headline = headline(first), .evidence = evidence_text(first)};
+  if (cases.size() > 1) {
+    const auto [least, most] = std::minmax_element(
+        cases.begin(), cases.end(), [](const auto* a, const auto* b) { return a->speedup->value < b->speedup->value; });
+    document.evidence += fmt::format("; of {} trainings {} to {}", cases.size(), times_text((*least)->speedup->value),
+                                     times_text((*most)->speedup->value));
+  }
   add_result(document.blocks, file, cases);
   add_steps(document.blocks, file, cases);
   add_timelines(document.blocks, cases);
