@@ -36,10 +36,9 @@ std::string first_difference(const std::string& expected, const std::string& got
 
 }  // namespace
 
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& what, const std::string& text,
-                                      std::optional<std::chrono::milliseconds> timeout) {
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& what, const std::string& text) {
   if (group.size() == 1) return {text};
-  if (Store* const store = group.store(); store != nullptr) return store->gather(what, text, timeout);
+  if (Store* const store = group.store(); store != nullptr) return store->gather(what, text, kAgreementTime);
   const auto lengths = all_gather(group, std::vector{static_cast<std::int32_t>(text.size())}, what);
   const auto longest = static_cast<std::size_t>(*std::ranges::max_element(lengths));
   std::vector<std::uint8_t> padded(text.begin(), text.end());
@@ -65,7 +64,7 @@ std::string from_rank_0(ProcessGroup& group, const std::string& what, const std:
       outcome = std::to_string(exit_code_of(error)) + error.what();
     }
   }
-  outcome = gather_texts(group, what, outcome, kAloneTime).front();
+  outcome = gather_texts(group, what, outcome).front();
   if (thrown) std::rethrow_exception(thrown);
   const int code = outcome.front() - '0';
   outcome.erase(0, 1);

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,16 +11,15 @@
 
 namespace lockstep {
 
+// How long ranks wait for each other here: one may read a checkpoint alone, try all algorithms of a large model, or
+// prepare its data. A rank that is gone is noticed at once.
+inline constexpr std::chrono::minutes kAgreementTime{5};
+
 // Every rank's text, in rank order; `what` names it in errors. Ranks that are threads have no store and give it to each
-// other by all_gather. `timeout`: the store's, where none is given.
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& what, const std::string& text,
-                                      std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+// other by all_gather.
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& what, const std::string& text);
 
-// For rank 0 to do something alone, as to read a checkpoint or to try all algorithms of a large model. A rank that is
-// gone is noticed at once.
-inline constexpr std::chrono::minutes kAloneTime{5};
-
-// What `work` returns on rank 0, which alone runs it within kAloneTime, on every rank. What it throws is thrown on
+// What `work` returns on rank 0, which alone runs it within kAgreementTime, on every rank. What it throws is thrown on
 // every rank: an exception of the same exit code (framework/core/exit_codes.h) with the same text.
 std::string from_rank_0(ProcessGroup& group, const std::string& what, const std::function<std::string()>& work);
 

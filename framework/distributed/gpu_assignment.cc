@@ -27,7 +27,16 @@ int gpu_of_rank(const Environment& environment, int visible) {
 }
 
 void expect_own_gpu(Store& store, const std::string& uuid, const std::string& description) {
-  if (gpus_are_shared()) return;
+  const std::string shared = gpus_are_shared() ? "1" : "0";
+  const std::vector<std::string> all_shared = store.gather("gpus shared", shared);
+  for (int rank = 0; rank < store.size(); ++rank) {
+    const std::string& theirs = all_shared[static_cast<std::size_t>(rank)];
+    expect(theirs == all_shared.front(),
+           "rank {}: expected the same LOCKSTEP_SHARE_GPUS on every rank, got {} on rank 0 and {} on rank {}; give it "
+           "to all of them (mpirun -x LOCKSTEP_SHARE_GPUS)",
+           store.rank(), all_shared.front(), theirs, rank);
+  }
+  if (shared == "1") return;
   const std::vector<std::string> uuids = store.gather("gpu", uuid);
   std::map<std::string, int> owners;
   for (int rank = 0; rank < store.size(); ++rank) {

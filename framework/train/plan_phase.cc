@@ -35,6 +35,11 @@ std::string header() {
 void plan_together(ProcessGroup& group, const std::function<void()>& work) {
   if (!on_gpu()) return;
   context().synchronize();
+  struct Permission {
+    bool afterwards;
+    ~Permission() { context().allow_planning(afterwards); }
+  };
+  const Permission permission{.afterwards = group.size() == 1};
   context().allow_planning(true);
   const auto plan = [&] {
     work();
@@ -46,8 +51,7 @@ void plan_together(ProcessGroup& group, const std::function<void()>& work) {
     kernels::cuda::add_plan_choices(choices);
     plan();
   }
-  gather_texts(group, "plans made", "", kAloneTime);  // before anyone starts a collective
-  context().allow_planning(group.size() == 1);
+  gather_texts(group, "plans made", "");  // before anyone starts a collective
 }
 
 void use_plans(const std::filesystem::path& file) {

@@ -84,11 +84,16 @@ const DeviceBatch& TrainStep::prepare(const DeviceBatch& batch) {
     input_ = {.samples = empty_like(batch.samples), .labels = empty_like(batch.labels)};
   }
   read_in(batch);
-  if (!arena_) {
-    lay_out();
-  } else if (of_new_size) {
-    plan_together(group_, [this] { plan_passes(); });
+  if (!of_new_size) return input_;
+  const std::string size = describe(batch);
+  if (std::ranges::find(planned_, size) != planned_.end()) return input_;
+  try {
+    arena_ ? plan_together(group_, [this] { plan_passes(); }) : lay_out();
+  } catch (...) {
+    input_ = {};  // the size is as new as before
+    throw;
   }
+  planned_.push_back(size);
   return input_;
 }
 
@@ -150,10 +155,11 @@ void TrainStep::plan_passes() {
   const std::size_t in_use = allocator.stats().bytes_in_use;
   allocator.reset_peak();
   pass(false);
-  const std::size_t activations = allocator.stats().bytes_peak - in_use;
+  activation_bytes_ = std::max(activation_bytes_, allocator.stats().bytes_peak - in_use);
   context().synchronize();
   allocator.trim(MemoryPool::shared);
-  allocator.reserve(pool_, activations);
+  allocator.trim(pool_);
+  allocator.reserve(pool_, activation_bytes_);
   // Until a pass finds all its blocks where the one before left them: a capture must not ask the system for any.
   for (std::int64_t asked = -1; std::exchange(asked, allocator.stats().system_allocations) != asked;) {
     const MemoryPoolScope memory(pool_);

@@ -122,7 +122,9 @@ class TrainStep {
   ProcessGroup& group_;
   TrainStepOptions options_;
   StepReports reports_;
-  MemoryPool pool_;    // of activations
+  MemoryPool pool_;                   // of activations
+  std::size_t activation_bytes_ = 0;  // the most of any size planned
+  std::vector<std::string> planned_;  // sizes of batches, by description
   DeviceBatch input_;  // what forward reads, always at the same addresses: nobody else's, since every batch goes there
   std::optional<ParameterArena> arena_;
   std::optional<GradientNorm> gradient_norm_;

@@ -94,6 +94,23 @@ TEST(OwnGpu, RanksOnOneGpuAreNamedOnEveryRank) {
   }
 }
 
+TEST(OwnGpu, RanksAgreeOnSharingThem) {
+  std::string text;
+  run_store_world(2, [&](Store& store) {
+    if (store.rank() == 1) {  // as one that was told to share
+      store.gather("gpus shared", gpus_are_shared() ? "0" : "1");
+      return;
+    }
+    try {
+      expect_own_gpu(store, "GPU-a", "GPU 0 (a GPU)");
+    } catch (const std::invalid_argument& error) {
+      text = error.what();
+    }
+  });
+  EXPECT_NE(text.find("LOCKSTEP_SHARE_GPUS"), std::string::npos) << text;
+  EXPECT_NE(text.find("on rank 1"), std::string::npos) << text;
+}
+
 TEST_F(SharedGpus, OneMayBeAnothersToo) {
   for (const std::string& text : refusals({"GPU-a", "GPU-a"})) EXPECT_EQ(text, "");
 }
