@@ -20,7 +20,7 @@
 namespace lockstep::cli {
 namespace {
 
-// This rank's, from before its first communicator to the end of the probe.
+// This rank's.
 std::optional<NcclLogFiles>& own_nccl_log() {
   static std::optional<NcclLogFiles> log;
   return log;
@@ -70,8 +70,9 @@ nlohmann::ordered_json to_json(const ByteCount& count) {
 
 LinkPolicy switch_link(const LinkArguments& arguments) {
   LinkPolicy policy = apply_link_mode(parse_link_mode(arguments.link));
-  const bool is_rank = detect_environment().launcher != Launcher::none;
-  if (kernels::kHasCuda && is_rank) own_nccl_log().emplace();
+  if (kernels::kHasCuda && detect_environment().launcher != Launcher::none) {
+    own_nccl_log().emplace(NcclLogFiles::Of::this_process);
+  }
   return policy;
 }
 
@@ -91,7 +92,6 @@ LinkWitness::LinkWitness(const LinkArguments& arguments, World& world)
     : group_(world.group()),
       required_(arguments.require_proof),
       probe_(cli::probe(parse_link_mode(arguments.link), world)) {
-  own_nccl_log().reset();
   expect_proof(probe_);
   // Only a proven probe leaves something to be seen in the training: NVLink alone, since PCIe would need a thread.
   if (probe_.verdict == Verdict::proven) counters_ = counters_of_own_gpu(group_, /*pcie=*/false);

@@ -23,8 +23,8 @@ void visit_fields(LinkArguments& arguments, Visitor&& visit) {
   visit("--require-proof", arguments.require_proof, "end with exit code 3 where the link cannot be proven");
 }
 
-// Sets NCCL's variables in this process, and so for the ranks that it starts. Call it first: before there are ranks,
-// threads or a communicator.
+// Sets NCCL's variables in this process, and so for the ranks that it starts; in a rank NCCL's log is kept from here
+// on. Call it first: before there are ranks, threads or a communicator.
 LinkPolicy switch_link(const LinkArguments& arguments);
 // Whether the mode and its verdict are worth a line: not where CPU ranks run in mode auto.
 bool says_link(const LinkArguments& arguments);

@@ -1,6 +1,7 @@
 #include "cli/nccl_log_files.h"
 
 #include <fmt/core.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,8 +15,11 @@
 #include "framework/distributed/nccl_settings.h"
 
 namespace lockstep::cli {
-
 namespace {
+
+constexpr const char* kFile = "NCCL_DEBUG_FILE";
+// Its value where it is not the user's.
+constexpr const char* kOwnFile = "LOCKSTEP_NCCL_DEBUG_FILE";
 
 // NCCL's name for the file of this process.
 std::string filled_in(std::string pattern) {
@@ -29,32 +33,44 @@ std::string filled_in(std::string pattern) {
   return pattern;
 }
 
+// The name of a new file in memory, which stays open as long as this process lives; empty where there can be none.
+std::string file_in_memory() {
+  const int descriptor = ::memfd_create("nccl-log", MFD_CLOEXEC);
+  if (descriptor < 0) return {};
+  const std::string name = fmt::format("/proc/self/fd/{}", descriptor);
+  return std::ofstream(name) ? name : std::string();
+}
+
+void log_to(const std::string& file) {
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  ::setenv(kFile, file.c_str(), 1);
+  ::setenv(kOwnFile, file.c_str(), 1);
+}
+
 }  // namespace
 
-NcclLogFiles::NcclLogFiles() {
+NcclLogFiles::NcclLogFiles(Of of) {
   const NcclSettings settings = NcclSettings::of_process();
-  if (const auto file = settings.find("NCCL_DEBUG_FILE")) users_file_ = filled_in(file->value);
-  if (settings.find("NCCL_DEBUG") || !users_file_.empty()) return;
+  if (const auto file = settings.find(kFile)) file_ = filled_in(file->value);
+  if (settings.find("NCCL_DEBUG") || !file_.empty()) return;
+  if (of == Of::this_process) {
+    file_ = file_in_memory();
+    if (!file_.empty()) log_to(file_);
+    return;
+  }
   try {
     folder_.emplace();
   } catch (const Error&) {
     return;  // then there is no log
   }
-  ::setenv("NCCL_DEBUG", "INFO", 1);
-  ::setenv("NCCL_DEBUG_FILE", folder_->file("%h.%p").c_str(), 1);
-}
-
-NcclLogFiles::~NcclLogFiles() {
-  if (!folder_) return;
-  ::unsetenv("NCCL_DEBUG");
-  ::unsetenv("NCCL_DEBUG_FILE");
+  log_to(folder_->file("%h.%p"));
 }
 
 NcclLog NcclLogFiles::read() const {
   NcclLog log;
   std::error_code ignored;
   if (!folder_) {
-    std::ifstream stream(users_file_);
+    std::ifstream stream(file_);
     log.read(stream);
     return log;
   }
@@ -63,6 +79,11 @@ NcclLog NcclLogFiles::read() const {
     log.read(stream);
   }
   return log;
+}
+
+bool is_set_for_log(std::string_view variable) {
+  const char* file = std::getenv(kOwnFile);
+  return file != nullptr && (variable == "NCCL_DEBUG=INFO" || variable == fmt::format("{}={}", kFile, file));
 }
 
 }  // namespace lockstep::cli

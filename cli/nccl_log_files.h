@@ -1,29 +1,34 @@
-// NCCL's own log of the processes here, kept where it can be read: the second witness beside the counters.
+// NCCL's own log, kept where it can be read: the second witness beside the counters.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/scratch_directory.h"
 #include "framework/interconnect/nccl_log.h"
 
 namespace lockstep::cli {
 
-// While this lives, NCCL writes its log to files of ours, in this process and in those that it starts, unless the user
-// has it logged already: then what this process writes to the user's file is read. NCCL takes note of that once: make
-// it before the first communicator.
+// Has NCCL write its log to files of ours, unless the user has it logged already: then what this process writes to the
+// user's file is read. Make it while there is one thread and no communicator, and once: NCCL opens the file only once,
+// and the variables that name it stay set, since threads of NCCL read the environment at any time.
 class NcclLogFiles {
  public:
-  NcclLogFiles();
-  ~NcclLogFiles();
-  NcclLogFiles(const NcclLogFiles&) = delete;
-  NcclLogFiles& operator=(const NcclLogFiles&) = delete;
+  enum class Of {
+    this_process,  // in memory: nothing is left behind however the process ends
+    programs,      // that this process starts: in files that go with this object
+  };
+  explicit NcclLogFiles(Of of);
 
   NcclLog read() const;
 
  private:
-  std::optional<ScratchDirectory> folder_;
-  std::string users_file_;
+  std::optional<ScratchDirectory> folder_;  // of programs
+  std::string file_;                        // of this process
 };
+
+// Whether "NAME=value" was set for this by Lockstep, here or in the process that started this one.
+bool is_set_for_log(std::string_view variable);
 
 }  // namespace lockstep::cli

@@ -14,6 +14,7 @@
 #include "cli/data_sources.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/nccl_log_files.h"
 #include "cli/placement.h"
 #include "cli/progress.h"
 #include "cli/run_directory.h"
@@ -234,7 +235,7 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
     const auto equals = text.find('=');
-    if (text.starts_with("NCCL_") || text.starts_with("CUDA_")) {
+    if ((text.starts_with("NCCL_") && !is_set_for_log(text)) || text.starts_with("CUDA_")) {
       config["environment"][text.substr(0, equals)] = text.substr(equals + 1);
     }
   }

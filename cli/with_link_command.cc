@@ -20,6 +20,7 @@
 #include "cli/supervised_process.h"
 #include "framework/core/error.h"
 #include "framework/core/exit_codes.h"
+#include "framework/interconnect/link_policy.h"
 #include "framework/interconnect/visible_gpus.h"
 
 namespace lockstep::cli {
@@ -86,8 +87,8 @@ class ProgramCounters {
 
 int run(const WithLinkArguments& arguments) {
   check_outputs({{"--json", arguments.json}});
-  const LinkPolicy policy = switch_link(arguments.link);
-  const NcclLogFiles logs;
+  const LinkPolicy policy = apply_link_mode(parse_link_mode(arguments.link.link));
+  const NcclLogFiles logs(NcclLogFiles::Of::programs);
   ProgramCounters counters;
   const auto begin = std::chrono::steady_clock::now();
   SupervisedProcess process(arguments.command);
