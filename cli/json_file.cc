@@ -4,6 +4,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "cli/output_files.h"
 #include "framework/core/error.h"
 
 namespace lockstep::cli {
@@ -18,9 +19,7 @@ std::string as_text(const nlohmann::ordered_json& json, int indent) {
 }
 
 void write_json_file(const std::string& option, const std::string& file, const nlohmann::ordered_json& json) {
-  std::ofstream stream(file);
-  stream << as_text(json, 2) << "\n" << std::flush;
-  if (!stream) throw Error(fmt::format("{} {}: cannot be written", option, file));
+  write_output(option, file, as_text(json, 2) + "\n");
 }
 
 nlohmann::ordered_json read_json_file(const std::string& option, const std::string& file) {

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "framework/core/error.h"
+#include "framework/core/replace_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -19,9 +21,11 @@ bool are_same(const fs::path& a, const fs::path& b) {
          fs::weakly_canonical(fs::absolute(b, failure), failure);
 }
 
+fs::path directory_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : "."; }
+
 void check_writable(const OutputFile& output) {
   const fs::path file(output.file);
-  const fs::path directory = file.has_parent_path() ? file.parent_path() : ".";
+  const fs::path directory = directory_of(file);
   std::error_code failure;
   expect(fs::is_directory(directory, failure), "{} {}: there is no such directory", output.option, output.file);
   expect(!fs::is_directory(file, failure), "{} {}: expected a file, got a directory", output.option, output.file);
@@ -44,6 +48,22 @@ void check_outputs(std::vector<OutputFile> outputs, const std::vector<std::strin
              output->option, output->file, earlier->option);
     }
   }
+}
+
+void write_output(const std::string& option, const std::string& file, const std::string& text) {
+  std::error_code failure;
+  const fs::file_type type = fs::symlink_status(file, failure).type();
+  const bool is_file = type == fs::file_type::regular || type == fs::file_type::not_found;
+  if (is_file && ::access(directory_of(file).c_str(), W_OK) == 0) {
+    try {
+      return replace_file(file, text);
+    } catch (const Error& error) {
+      throw Error(fmt::format("{} {}", option, error.what()));
+    }
+  }
+  std::ofstream stream(file);
+  stream << text << std::flush;
+  if (!stream) throw Error(fmt::format("{} {}: cannot be written", option, file));
 }
 
 }  // namespace lockstep::cli

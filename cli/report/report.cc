@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
+#include "cli/output_files.h"
 #include "cli/report/sections.h"
 #include "cli/report/wording.h"
 #include "framework/core/error.h"
@@ -14,12 +14,6 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-void write_file(const std::string& option, const std::string& file, const std::string& text) {
-  std::ofstream stream(file);
-  stream << text << std::flush;
-  if (!stream) throw Error(fmt::format("{} {}: cannot be written", option, file));
-}
 
 }  // namespace
 
@@ -62,8 +56,8 @@ std::string beside(const std::string& html_file, const char* extension) {
 
 void write_report(const std::string& option, const std::string& html_file, const Document& document) {
   check_report_name(option, html_file);
-  write_file(option, html_file, to_html(document));
-  write_file(option, beside(html_file, ".md"), to_markdown(document));
+  write_output(option, html_file, to_html(document));
+  write_output(option, beside(html_file, ".md"), to_markdown(document));
 }
 
 }  // namespace lockstep::cli

@@ -92,7 +92,7 @@ TEST(Compare, EmulatedSpeedupIsThatOfTheModel) {
 }
 
 TEST(Compare, ALinkAgainstItselfHoldsOne) {
-  // Each of ten does in 19 of 20 cases: less than eight of them once in a hundred, at half the coverage in 19 of 20.
+  // Each of ten does in 19 of 20 cases: fewer than seven of them once in a thousand, at half the coverage in 5 of 6.
   int held = 0;
   for (int attempt = 0; attempt < 10; ++attempt) {
     const json result = compare(
@@ -101,7 +101,7 @@ TEST(Compare, ALinkAgainstItselfHoldsOne) {
     ASSERT_FALSE(result.is_null());
     if (result.at("speedup").at("low") <= 1.0 && result.at("speedup").at("high") >= 1.0) ++held;
   }
-  EXPECT_GE(held, 8);
+  EXPECT_GE(held, 7);
 }
 
 TEST(Compare, TheOrderOfTheLinksChangesNoConclusion) {
@@ -124,12 +124,15 @@ TEST(Compare, WithoutOverlapNothingIsPredictedToBeHidden) {
         compare("mlp --emulate nvlink4,pcie3 --batch-per-rank 512 --overlap " + overlap + std::string(kQuick));
     ASSERT_FALSE(result.is_null());
     const json& alone = result.at("alone_timeline");
-    const double update = alone.at("step_ms").get<double>() - alone.at("backward_ms").get<double>();
+    // The step that all predictions begin with: what they add to it is in the same file.
+    const json& modelled = result.at("modelled")[0];
+    const double step = modelled.at("step_ms").get<double>() - modelled.at("exposed_ms").get<double>();
+    const double backward = step * alone.at("backward_ms").get<double>() / alone.at("step_ms").get<double>();
     for (const json& arm : result.at("arms")) {
-      const double communication = arm.at("communication_ms");
-      EXPECT_GE(arm.at("predicted_ms").get<double>(),
-                0.7 * (alone.at("step_ms").get<double>() - update) + communication)
-          << overlap;
+      // Less the loss, which is reduced behind backward and is shorter than the shortest of these.
+      const double loss = 1e-3 * result.at("slow_motion").get<double>() * arm.at("bandwidth")[0].at("us").get<double>();
+      const double bound = (overlap == "naive" ? step : backward) + arm.at("communication_ms").get<double>() - loss;
+      EXPECT_GE(arm.at("predicted_ms").get<double>(), bound * (1 - 1e-9)) << overlap;
     }
     const std::size_t calls = result.at("all_reduces").size();
     EXPECT_EQ(calls, overlap == "naive" ? 6u : result.at("buckets").size());
@@ -159,12 +162,15 @@ TEST(Compare, WhatHasRunIsWrittenBeforeTheNextRuns) {
     return run_command("compare mlp " + rest + "--json " + (files / "it.json") + " --report " + (files / "it.html"));
   });
   std::size_t fewest = 99;
+  bool broken = false;
   while (ended.wait_for(std::chrono::milliseconds(2)) == std::future_status::timeout) {
     const json seen = json::parse(std::ifstream(files / "it.json"), nullptr, false);
     if (seen.is_object()) fewest = std::min(fewest, seen.at("cases").size());
+    broken = broken || (fewest < 99 && !seen.is_object());
   }
   EXPECT_EQ(ended.get().code, 0);
   EXPECT_EQ(fewest, 1u);
+  EXPECT_FALSE(broken);
   EXPECT_EQ(json_of(files / "it.json").at("cases").size(), 5u);
 }
 

@@ -121,6 +121,43 @@ TEST(WithLink, NcclsOwnLogIsHeardToo) {
   EXPECT_TRUE(contains(with_link("pcie", "env", "NCCL_DEBUG=WARN").out, "NCCL_DEBUG=WARN\n"));
 }
 
+// A program that meets others by MPI is none of ours: nothing is asked of how it meets them.
+TEST(WithLink, WhateverStartedItTheProgramsLogIsHeard) {
+  const std::string mpi = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=";
+  for (const std::string& launcher : {mpi + "1 OMPI_COMM_WORLD_LOCAL_SIZE=4", mpi + "0 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+                                      std::string("RANK=0"), std::string("WORLD_SIZE=x")}) {
+    const CommandResult result =
+        with_link("pcie",
+                  "f=$(echo $NCCL_DEBUG_FILE | sed s/%h.%p/h.1/); echo $f; "
+                  "echo \"h:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\" > $f",
+                  launcher);
+    EXPECT_EQ(result.code, 0) << launcher << ": " << result.err;
+    EXPECT_TRUE(contains(result.err, "SHM 1, NET 0 connections")) << launcher << ": " << result.err;
+    const std::filesystem::path file = result.out.substr(0, result.out.find('\n'));
+    EXPECT_EQ(file.filename(), "h.1");
+    EXPECT_FALSE(std::filesystem::exists(file.parent_path())) << file;
+  }
+}
+
+// config.json tells what the user has set.
+TEST(WithLink, OwnSettingsOfTheLogAreNotTheUsers) {
+  const TemporaryDirectory runs;
+  const auto environment = [&](const std::string& prefix) {
+    const CommandResult result = run_command("with-link auto -- " + prefix + " " + command_path() + " " + kTraining +
+                                             "--ranks 1 --out " + (runs / "run"));
+    EXPECT_EQ(result.code, 0) << result.err;
+    json read = read_json(runs / "run/config.json")["environment"];
+    std::filesystem::remove_all(runs / "run");
+    return read;
+  };
+  const json own = environment("");
+  EXPECT_FALSE(own.contains("NCCL_DEBUG")) << own;
+  EXPECT_FALSE(own.contains("NCCL_DEBUG_FILE")) << own;
+  const json users = environment("env NCCL_DEBUG=WARN NCCL_DEBUG_FILE=" + (runs / "log"));
+  EXPECT_EQ(users["NCCL_DEBUG"], "WARN");
+  EXPECT_EQ(users["NCCL_DEBUG_FILE"], runs / "log");
+}
+
 TEST(WithLink, BytesOverNvlinkContradictWhereThoseOfPcieCannotBeRead) {
   const TemporaryDirectory files;
   std::ofstream(files / "kib") << 1000;
@@ -150,6 +187,28 @@ TEST(WithLink, EverythingIsInTheJson) {
   ASSERT_EQ(proof["proof"]["gpus"].size(), 2u);
   EXPECT_EQ(proof["proof"]["gpus"][0]["nvlink_sent_bytes"], 512'000'000);
   EXPECT_EQ(proof["proof"]["gpus"][1]["pcie_received_bytes"], 100'000'000);
+}
+
+TEST(WithLink, AFullDiskLeavesTheEarlierResult) {
+  const TemporaryDirectory files;
+  const std::string file = files / "proof.json";
+  ASSERT_EQ(run_command("with-link auto --json " + file + " -- true first").code, 0);
+  const CommandResult full = run_command("with-link auto --json " + file + " -- true " + std::string(5000, 'x'), "",
+                                         "sh -c 'trap \"\" XFSZ; ulimit -f 4; exec \"$@\"' sh");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_TRUE(contains(full.err, "--json " + file + ": cannot be written")) << full.err;
+  EXPECT_EQ(read_json(file)["command"][1], "first");
+}
+
+TEST(WithLink, WhatIsNoFileIsWrittenTo) {
+  const CommandResult result = run_command("with-link auto --json /dev/stdout -- true");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out, nullptr, false)["exit_code"], 0) << result.out;
+  const TemporaryDirectory files;
+  std::filesystem::create_symlink("there.json", files / "link.json");
+  EXPECT_EQ(run_command("with-link auto --json " + (files / "link.json") + " -- true").code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(files / "link.json"));
+  EXPECT_EQ(read_json(files / "there.json")["exit_code"], 0);
 }
 
 TEST(WithLink, ForeignersAndBrokenCountersProveNothing) {
