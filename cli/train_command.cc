@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +22,7 @@
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
 #include "framework/core/nearest_name.h"
+#include "framework/core/replace_file.h"
 #include "framework/core/version.h"
 #include "framework/distributed/data_parallel.h"
 #include "framework/distributed/gpu_assignment.h"
@@ -204,17 +204,6 @@ void check(const TrainArguments& arguments) {
          "--label-smoothing: expected a share in [0, 1), got {}", arguments.label_smoothing);
 }
 
-// A crash in between must not cost what was there.
-void write_json(const fs::path& file, const nlohmann::ordered_json& json) {
-  std::error_code failure;
-  fs::create_directories(file.parent_path(), failure);
-  const fs::path fresh = file.string() + ".new";
-  std::ofstream stream(fresh);
-  stream << as_text(json, 2) << "\n" << std::flush;
-  if (stream) fs::rename(fresh, file, failure);
-  if (!stream || failure) throw Error(fmt::format("{}: cannot be written", file.string()));
-}
-
 // Everything that is needed to repeat the run.
 void write_config(const fs::path& directory, const TrainArguments& arguments, const World& world,
                   const Context& context, const BatchSplit& split, std::int64_t steps, const LinkPolicy& policy,
@@ -239,7 +228,7 @@ void write_config(const fs::path& directory, const TrainArguments& arguments, co
       config["environment"][text.substr(0, equals)] = text.substr(equals + 1);
     }
   }
-  write_json(directory / "config.json", config);
+  replace_file(directory / "config.json", as_text(config, 2) + "\n");
 }
 
 // "2 ranks x 8 threads", "2 GPUs (NVIDIA H200)", "2 ranks on shared GPUs (NVIDIA H200)"
@@ -289,7 +278,8 @@ void train_as(const TrainArguments& arguments, const DataSources& data, const Li
   const LinkProof proof = witness.end(all_reduce_wire_bytes(reduced_bytes, world.size()));
   if (world.rank() == 0) {
     if (says_link(arguments.link)) {
-      write_json(options.run_dir / "link.json", {{"probe", to_json(witness.probe())}, {"training", to_json(proof)}});
+      const nlohmann::ordered_json link = {{"probe", to_json(witness.probe())}, {"training", to_json(proof)}};
+      replace_file(options.run_dir / "link.json", as_text(link, 2) + "\n");
     }
     if (witness.probe().verdict == Verdict::proven) {
       fmt::print("link {} in training: {}: {}\n", arguments.link.link, verdict_name(proof.verdict), proof.reason);
