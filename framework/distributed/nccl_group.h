@@ -14,9 +14,8 @@ namespace lockstep {
 // A watchdog aborts the communicator when a collective is overdue, NCCL reports an error or another rank has failed;
 // what waits on the GPU ends then, and wait(), check() and every later call throw. Ranks that disagree about a
 // collective are found by the deadline only. NVLink multicast is off: NCCL_NVLS_ENABLE is set to 0 unless the user has
-// set it. Errors: std::invalid_argument where NCCL is not in this build or two ranks are on one GPU
-// that they may not share (gpus_are_shared); Error where a rank
-// does not come.
+// set it. Errors: std::invalid_argument where NCCL is not in this build or two ranks are on one GPU that they may not
+// share (gpus_are_shared); Error where a rank does not come.
 std::unique_ptr<ProcessGroup> make_nccl_group(const Environment& environment, std::shared_ptr<Store> store,
                                               const GroupOptions& options = {});
 

@@ -116,14 +116,18 @@ struct MatrixRows {
   }
 };
 
-// Sums of a few rows of f32, by one kernel: the second stage of sums that were left in parts.
-template <class Out>
-void add_rows(const ExecContext& exec, const float* matrix, std::int64_t rows, std::int64_t columns, Out* target,
-              bool accumulate) {
+// target (+)= the sum of a few rows of f32, by one kernel: the second stage of sums that were left in parts. Does
+// nothing where the target is null.
+inline void add_rows(const ExecContext& exec, const float* matrix, std::int64_t rows, const GradView& target) {
+  if (!target) return;
   constexpr int N = kVector<float>;
+  const std::int64_t columns = target.view.numel();
   const ColumnTiling tiling(rows, columns, N, kThreadRows, true);
-  Launch(exec, dim3(tiling.column_tiles))(column_sums_kernel<N, MatrixRows<N, float>, Out>, tiling, rows, columns,
-                                          MatrixRows<N, float>(matrix, columns), accumulate, target);
+  with_float_type(target.view.dtype, [&]<class Out>(Out) {
+    Launch(exec, dim3(tiling.column_tiles))(column_sums_kernel<N, MatrixRows<N, float>, Out>, tiling, rows, columns,
+                                            MatrixRows<N, float>(matrix, columns), target.accumulate,
+                                            target.view.as<Out>());
+  });
 }
 
 // target (+)= for each column the sum over all rows of what rows_of adds; called once for each row and vector of N
@@ -143,7 +147,7 @@ void column_sums(const ExecContext& exec, std::int64_t rows, std::int64_t column
     auto* const partials =
         static_cast<float*>(exec.workspace->reserve(static_cast<std::size_t>(tiling.parts * columns) * sizeof(float)));
     launch(partials, false);
-    add_rows(exec, partials, tiling.parts, columns, out, target.accumulate);
+    add_rows(exec, partials, tiling.parts, target);
   });
 }
 

@@ -226,8 +226,7 @@ void cuda::direct_weight_gradient(const ExecContext& exec, ConstView dy, ConstVi
   with_float_type(dy.dtype, [&]<class T>(T) {
     Launch(exec, blocks, kWeightThreads)(weight_kernel<T>, g, dy.as<T>(), x.as<T>(), part_pixels, sums);
   });
-  with_float_type(dweight.view.dtype,
-                  [&]<class G>(G) { add_rows(exec, sums, parts, weights, dweight.view.as<G>(), dweight.accumulate); });
+  add_rows(exec, sums, parts, dweight);
 }
 
 }  // namespace lockstep::kernels

@@ -166,14 +166,8 @@ void cuda::layer_norm_backward(const ExecContext& exec, ConstView dy, ConstView 
     Launch(exec, dim3(tiling.column_tiles, tiling.parts))(backward_columns<T>, tiling, dy.as<T>(), x.as<T>(),
                                                           mean.as<float>(), rstd.as<float>(), rows, columns, vectors,
                                                           partials);
-    const auto finish_sums = [&](const float* sums, const GradView& target) {
-      if (!target) return;
-      with_float_type(target.view.dtype, [&]<class G>(G) {
-        add_rows(exec, sums, tiling.parts, columns, target.view.as<G>(), target.accumulate);
-      });
-    };
-    finish_sums(partials, dgamma);
-    finish_sums(partials + tiling.parts * columns, dbeta);
+    add_rows(exec, partials, tiling.parts, dgamma);
+    add_rows(exec, partials + tiling.parts * columns, tiling.parts, dbeta);
   });
 }
 

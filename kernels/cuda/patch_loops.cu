@@ -281,14 +281,8 @@ void cuda::loops_weight_gradient(const ExecContext& exec, ConstView dy, ConstVie
     Launch(exec, static_cast<unsigned>(blocks), kBlock, static_cast<std::size_t>(weight_bytes(g, tasks)))(
         kernel, g, tasks, dy.as<T>(), x.as<T>(), sums, bias_sums);
   });
-  const auto finish = [&](const float* parts, const GradView& target) {
-    if (!target) return;
-    with_float_type(target.view.dtype, [&]<class G>(G) {
-      add_rows(exec, parts, blocks, target.view.numel(), target.view.as<G>(), target.accumulate);
-    });
-  };
-  finish(sums, dweight);
-  finish(bias_sums, dbias);
+  add_rows(exec, sums, blocks, dweight);
+  add_rows(exec, bias_sums, blocks, dbias);
 }
 
 }  // namespace lockstep::kernels

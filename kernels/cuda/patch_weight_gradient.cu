@@ -214,14 +214,8 @@ void cuda::patch_weight_gradient(const ExecContext& exec, ConstView dy, ConstVie
         weight_kernel<tiles.value, columns.value>, g, gradients, x.as<bfloat16>(), static_cast<int>(outputs),
         outputs % 8 == 0 && aligned(gradients), sums, bias_sums);
   });
-  const auto finish = [&](const float* parts, const GradView& target) {
-    if (!target) return;
-    with_float_type(target.view.dtype, [&]<class G>(G) {
-      add_rows(exec, parts, blocks, target.view.numel(), target.view.as<G>(), target.accumulate);
-    });
-  };
-  finish(sums, dweight);
-  finish(bias_sums, dbias);
+  add_rows(exec, sums, blocks, dweight);
+  add_rows(exec, bias_sums, blocks, dbias);
 }
 
 }  // namespace lockstep::kernels
