@@ -92,7 +92,8 @@ TEST(Compare, EmulatedSpeedupIsThatOfTheModel) {
 }
 
 TEST(Compare, ALinkAgainstItselfHoldsOne) {
-  // Each of ten does in 19 of 20 cases: fewer than seven of them once in a thousand, at half the coverage in 5 of 6.
+  // An arm that is always the slower one makes all ten miss. By chance one misses in 20, on a disturbed machine in 10:
+  // then fewer than four of ten hold once in 100 000 times. How often an interval holds is tested on drawn numbers.
   int held = 0;
   for (int attempt = 0; attempt < 10; ++attempt) {
     const json result = compare(
@@ -101,7 +102,7 @@ TEST(Compare, ALinkAgainstItselfHoldsOne) {
     ASSERT_FALSE(result.is_null());
     if (result.at("speedup").at("low") <= 1.0 && result.at("speedup").at("high") >= 1.0) ++held;
   }
-  EXPECT_GE(held, 7);
+  EXPECT_GE(held, 4);
 }
 
 TEST(Compare, TheOrderOfTheLinksChangesNoConclusion) {
