@@ -14,6 +14,8 @@
 #include "cli/emulation.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/link_report.h"
+#include "cli/link_witness.h"
 #include "cli/output_files.h"
 #include "cli/placement.h"
 #include "cli/workload.h"

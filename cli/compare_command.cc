@@ -16,7 +16,7 @@
 #include "cli/compare_report.h"
 #include "cli/emulation.h"
 #include "cli/json_file.h"
-#include "cli/link_option.h"
+#include "cli/link_report.h"
 #include "cli/list_option.h"
 #include "cli/output_files.h"
 #include "cli/placement.h"

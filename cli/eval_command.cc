@@ -10,6 +10,8 @@
 #include "cli/data_sources.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/link_report.h"
+#include "cli/link_witness.h"
 #include "cli/output_files.h"
 #include "cli/placement.h"
 #include "framework/core/context.h"

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "cli/json_file.h"
+#include "cli/link_report.h"
+#include "cli/link_witness.h"
 #include "cli/output_files.h"
 #include "cli/placement.h"
 #include "cli/timeline_json.h"

@@ -47,6 +47,11 @@ void log_to(const std::string& file) {
   ::setenv(kOwnFile, file.c_str(), 1);
 }
 
+std::optional<NcclLogFiles>& kept_log() {
+  static std::optional<NcclLogFiles> log;
+  return log;
+}
+
 }  // namespace
 
 NcclLogFiles::NcclLogFiles(Of of) {
@@ -80,6 +85,10 @@ NcclLog NcclLogFiles::read() const {
   }
   return log;
 }
+
+void keep_own_nccl_log() { kept_log().emplace(NcclLogFiles::Of::this_process); }
+
+NcclLog own_nccl_log() { return kept_log() ? kept_log()->read() : NcclLog(); }
 
 bool is_set_for_log(std::string_view variable) {
   const char* file = std::getenv(kOwnFile);

@@ -28,6 +28,11 @@ class NcclLogFiles {
   std::string file_;                        // of this process
 };
 
+// The log of this process, kept from here to its end. Call it where NcclLogFiles may be made.
+void keep_own_nccl_log();
+// What it says so far: nothing where it is not kept.
+NcclLog own_nccl_log();
+
 // Whether "NAME=value" was set for this by Lockstep, here or in the process that started this one.
 bool is_set_for_log(std::string_view variable);
 

@@ -13,6 +13,8 @@
 #include "cli/data_sources.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/link_report.h"
+#include "cli/link_witness.h"
 #include "cli/nccl_log_files.h"
 #include "cli/placement.h"
 #include "cli/progress.h"

@@ -15,6 +15,7 @@
 #include "cli/arguments.h"
 #include "cli/json_file.h"
 #include "cli/link_option.h"
+#include "cli/link_report.h"
 #include "cli/nccl_log_files.h"
 #include "cli/output_files.h"
 #include "cli/supervised_process.h"
