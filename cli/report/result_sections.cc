@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "cli/report/chart.h"
 #include "cli/report/sections.h"
 #include "cli/report/wording.h"
 #include "framework/interconnect/link_policy.h"
@@ -14,15 +13,6 @@ namespace lockstep::cli {
 namespace {
 
 Ink ink_of(std::size_t arm) { return arm == 0 ? Ink::accent : Ink::plain; }
-
-template <class Draw>
-Figure drawn(std::string title, const std::string& alternative, Table table, Draw draw) {
-  return {.title = std::move(title),
-          .alternative = alternative,
-          .wide = draw(alternative, kWideChart),
-          .narrow = draw(alternative, kNarrowChart),
-          .table = std::move(table)};
-}
 
 std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.0f} %", 100 * *share) : kNotMeasured;
