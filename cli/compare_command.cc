@@ -29,6 +29,7 @@
 #include "framework/core/version.h"
 #include "framework/distributed/gpu_assignment.h"
 #include "framework/interconnect/link_policy.h"
+#include "framework/interconnect/nvlink_presence.h"
 #include "framework/interconnect/topology.h"
 #include "framework/interconnect/visible_gpus.h"
 

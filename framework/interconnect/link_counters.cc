@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/interconnect/nvlink_presence.h"
 #include "framework/interconnect/topology.h"
 
 namespace lockstep {

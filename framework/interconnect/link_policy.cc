@@ -6,7 +6,6 @@
 #include "framework/core/error.h"
 #include "framework/core/nearest_name.h"
 #include "framework/distributed/gpu_assignment.h"
-#include "framework/interconnect/topology.h"
 
 namespace lockstep {
 namespace {

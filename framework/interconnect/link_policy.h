@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/distributed/nccl_settings.h"
+#include "framework/interconnect/nvlink_presence.h"
 
 namespace lockstep {
 
@@ -24,9 +25,6 @@ LinkMode parse_link_mode(std::string_view name);
 
 // What pcie is on GPUs joined by NVLink: there, no setting of NCCL selects PCIe peer-to-peer.
 inline constexpr const char* kStagedOverPcie = "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer";
-
-// Whether any two GPUs of this host are joined by NVLink.
-enum class NvlinkPresence : std::uint8_t { absent, present, unknown };
 
 struct LinkPolicy {
   LinkMode mode = LinkMode::automatic;

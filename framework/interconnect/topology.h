@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "framework/distributed/nccl_settings.h"
-#include "framework/interconnect/link_policy.h"
 #include "framework/interconnect/nvml.h"
 
 namespace lockstep {
@@ -98,10 +97,5 @@ struct TopologySources {
 };
 
 Topology read_topology(const TopologySources& sources = TopologySources::of_host());
-
-// Whether a GPU has an active NVLink; a virtual GPU (vGPU) does not tell.
-NvmlAnswer<bool> has_active_nvlink(const Nvml& nvml, int gpu);
-// Whether any GPU of this host has.
-NvlinkPresence nvlink_presence();
 
 }  // namespace lockstep
