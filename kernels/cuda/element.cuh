@@ -39,6 +39,11 @@ struct Floats {
   float value[N];
   __device__ float& operator[](int i) { return value[i]; }
   __device__ float operator[](int i) const { return value[i]; }
+  __device__ Floats& operator+=(const Floats& added) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] += added[i];
+    return *this;
+  }
 };
 
 __device__ inline float to_float(float x) { return x; }
@@ -151,11 +156,7 @@ __device__ void store(T* address, const Floats<N>& values, int count, bool vecto
 // Writes a gradient, or adds it to what is there.
 template <int N, class T>
 __device__ void write(T* address, Floats<N> values, int count, bool vectors, bool accumulate) {
-  if (accumulate) {
-    const Floats<N> before = load<N>(address, count, vectors);
-#pragma unroll
-    for (int i = 0; i < N; ++i) values[i] += before[i];
-  }
+  if (accumulate) values += load<N>(address, count, vectors);
   store(address, values, count, vectors);
 }
 

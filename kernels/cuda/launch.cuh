@@ -39,7 +39,8 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(memory);
 }
 
-// Launches a kernel on the context's stream: Launch(exec, blocks, threads, shared_bytes)(kernel, arguments...).
+// Launches a kernel on the context's stream: Launch(exec, blocks, threads, shared_bytes)(kernel, arguments...), or
+// Launch(...).in_clusters_of(n)(kernel, arguments...).
 class Launch {
  public:
   Launch(const ExecContext& exec, dim3 blocks, dim3 threads = kThreads, std::size_t shared_bytes = 0,
@@ -51,18 +52,32 @@ class Launch {
     config_.stream = stream_of(exec);
   }
 
+  // Neighbouring blocks of x, whose number is a multiple of `blocks`.
+  Launch& in_clusters_of(unsigned blocks) {
+    cluster_ = blocks;
+    return *this;
+  }
+
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), Arguments... arguments) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config_.attrs = &attribute;
+    cudaLaunchAttribute attributes[2] = {};
+    config_.attrs = attributes;
+    config_.numAttrs = 0;
+    if (programmatic_) {
+      cudaLaunchAttribute& attribute = attributes[config_.numAttrs++];
+      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attribute.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster_ > 1) {
+      cudaLaunchAttribute& attribute = attributes[config_.numAttrs++];
+      attribute.id = cudaLaunchAttributeClusterDimension;
+      attribute.val.clusterDim = {cluster_, 1, 1};
+    }
     if (config_.dynamicSmemBytes > kUnaskedSharedBytes) {
       check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(config_.dynamicSmemBytes)),
             where_.function_name(), where_);
     }
-    config_.numAttrs = programmatic_ ? 1 : 0;
     check(cudaLaunchKernelEx(&config_, kernel, static_cast<Parameters>(arguments)...), where_.function_name(), where_);
   }
 
@@ -72,6 +87,7 @@ class Launch {
   cudaLaunchConfig_t config_{};
   std::source_location where_;
   bool programmatic_;
+  unsigned cluster_ = 1;
 };
 
 }  // namespace lockstep::kernels::cuda

@@ -36,26 +36,19 @@ void expect_done(bool done, const cuda::Matmul& product) {
   }
 }
 
-enum class Algorithm : std::uint8_t { library, library_fused, tiles, wide_tiles };
+// Tiles of our own, or else products of cuBLASLt.
+struct Algorithm {
+  std::optional<cuda::Tiling> tiling;
+  bool fused = false;  // backward by cuBLASLt: the bias gradient is in the epilogue of the weight's
 
-constexpr const char* name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::library:
-      return "cublaslt";
-    case Algorithm::library_fused:
-      return "cublaslt fused";
-    case Algorithm::tiles:
-      return "tiles";
-    case Algorithm::wide_tiles:
-      return "wide tiles";
+  std::string name() const {
+    if (tiling) return std::string(cuda::tiling_name(*tiling)) + " tiles";
+    return fused ? "cublaslt fused" : "cublaslt";
   }
-  return "?";
-}
+};
 
-std::optional<cuda::Tiling> tiling_of(Algorithm algorithm) {
-  if (algorithm == Algorithm::tiles) return cuda::Tiling::deep;
-  if (algorithm == Algorithm::wide_tiles) return cuda::Tiling::wide;
-  return std::nullopt;
+void add_tilings(const ConstView& x, const ConstView& weight, std::vector<Algorithm>& algorithms) {
+  for (const cuda::Tiling tiling : cuda::linear_tilings(x, weight.shape)) algorithms.push_back({.tiling = tiling});
 }
 
 struct Forward {
@@ -64,15 +57,15 @@ struct Forward {
   View y;
 
   std::vector<Algorithm> algorithms() const {
-    std::vector<Algorithm> found = {Algorithm::library};
-    if (cuda::linear_tiles_fit(x, weight.shape)) found.insert(found.end(), {Algorithm::tiles, Algorithm::wide_tiles});
+    std::vector<Algorithm> found = {{}};
+    add_tilings(x, weight, found);
     return found;
   }
 
-  void run(const ExecContext& exec, Algorithm algorithm) const {
+  void run(const ExecContext& exec, const Algorithm& algorithm) const {
     const bool has_relu = activation == Activation::relu;
-    if (const auto tiling = tiling_of(algorithm)) {
-      return cuda::linear_tiles_forward(exec, x, weight, bias, has_relu, y, *tiling);
+    if (algorithm.tiling) {
+      return cuda::linear_tiles_forward(exec, x, weight, bias, has_relu, y, *algorithm.tiling);
     }
     cuda::Matmul product{.rows = y.shape[0],
                          .columns = y.shape[1],
@@ -99,21 +92,19 @@ struct Backward {
   GradView dx, dweight, dbias;
 
   std::vector<Algorithm> algorithms() const {
-    std::vector<Algorithm> found = {Algorithm::library};
+    std::vector<Algorithm> found = {{}};
     const bool both = dweight && dbias;
     if (both && !dweight.accumulate && !dbias.accumulate && dweight.view.dtype == dbias.view.dtype && dy.numel() > 0 &&
         x.numel() > 0) {
-      found.push_back(Algorithm::library_fused);
+      found.push_back({.fused = true});
     }
-    if ((both || !dbias) && dy.numel() > 0 && cuda::linear_tiles_fit(x, weight.shape)) {
-      found.insert(found.end(), {Algorithm::tiles, Algorithm::wide_tiles});
-    }
+    if ((both || !dbias) && dy.numel() > 0) add_tilings(x, weight, found);
     return found;
   }
 
-  void run(const ExecContext& exec, Algorithm algorithm) const {
-    if (const auto tiling = tiling_of(algorithm)) {
-      return cuda::linear_tiles_backward(exec, dy, x, weight, dx, dweight, dbias, *tiling);
+  void run(const ExecContext& exec, const Algorithm& algorithm) const {
+    if (algorithm.tiling) {
+      return cuda::linear_tiles_backward(exec, dy, x, weight, dx, dweight, dbias, *algorithm.tiling);
     }
     if (dx) {
       const cuda::Matmul product = {.rows = dy.shape[0],
@@ -134,17 +125,17 @@ struct Backward {
                               .b = {.data = x.data, .dtype = x.dtype},
                               .out = dweight.view,
                               .accumulate = dweight.accumulate};
-      if (algorithm == Algorithm::library_fused) {
+      if (algorithm.fused) {
         product.epilogue = cuda::Epilogue::bias_gradient;
         product.bias = dbias.view.data;
       }
       expect_done(run_product(exec, product), product);
     }
-    if (dbias && algorithm != Algorithm::library_fused) cuda::bias_gradient(exec, dy, dbias);
+    if (dbias && !algorithm.fused) cuda::bias_gradient(exec, dy, dbias);
   }
 
   // What is to be timed: with what is left to the ReLU that made x where its gradient was not rectified.
-  void try_out(const ExecContext& exec, Algorithm algorithm) const {
+  void try_out(const ExecContext& exec, const Algorithm& algorithm) const {
     bool unrectified = false;
     Backward own = *this;
     if (dx.unrectified != nullptr) own.dx.unrectified = &unrectified;
@@ -209,7 +200,7 @@ Algorithm chosen(const ExecContext& exec, const Key& key, const std::vector<Algo
       cuda::choose(exec, key.text(),
                    {.count = static_cast<int>(algorithms.size()),
                     .run = [&](int candidate, const ExecContext& own) { try_out(own, algorithm(candidate)); },
-                    .name = [&](int candidate) { return std::string(name_of(algorithm(candidate))); }},
+                    .name = [&](int candidate) { return algorithm(candidate).name(); }},
                    targets);
   return known.emplace(key, algorithm(choice)).first->second;
 }
@@ -222,8 +213,9 @@ void cuda::linear_forward(const ExecContext& exec, ConstView x, ConstView weight
   Key key = key_of(exec, x, weight.shape);
   key.bias = bias.data != nullptr;
   key.relu = activation == Activation::relu;
-  pass.run(exec, chosen(exec, key, pass.algorithms(),
-                        [&](const ExecContext& own, Algorithm algorithm) { pass.run(own, algorithm); }, {{y, false}}));
+  pass.run(exec,
+           chosen(exec, key, pass.algorithms(),
+                  [&](const ExecContext& own, const Algorithm& algorithm) { pass.run(own, algorithm); }, {{y, false}}));
 }
 
 void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
@@ -240,7 +232,7 @@ void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, C
   key.adds_to_weight = dweight.accumulate;
   key.adds_to_bias = dbias.accumulate;
   pass.run(exec, chosen(exec, key, pass.algorithms(),
-                        [&](const ExecContext& own, Algorithm algorithm) { pass.try_out(own, algorithm); },
+                        [&](const ExecContext& own, const Algorithm& algorithm) { pass.try_out(own, algorithm); },
                         {dx, dweight, dbias}));
 }
 

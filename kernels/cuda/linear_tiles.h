@@ -2,16 +2,25 @@
 // the number of kernels. A library's kernels are made for large matrices.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "kernels/linear.h"
 
 namespace lockstep::kernels::cuda {
 
-// Whether the functions below can do it: nothing is empty nor very large.
-bool linear_tiles_fit(const ConstView& x, const Shape& weight);
+// How the tiles of the results are computed.
+enum class Tiling : std::uint8_t {
+  deep,      // by four warps, up to eight chunks of the depth under way; a block may fill an SM's memory
+  wide,      // forward by eight warps, backward with three chunks, so that several of its many blocks share an SM
+  quarters,  // by clusters of four blocks, which share the depth: for few tiles of a large depth. From sm_90 on
+  eighths,   // the same by eight
+};
 
-// deep: four warps for a tile, up to eight chunks of the depth under way; a block may fill an SM's memory. wide:
-// forward with eight warps, backward with three chunks, so that several of its many blocks share an SM.
-enum class Tiling : std::uint8_t { deep, wide };
+const char* tiling_name(Tiling tiling);
+
+// Those that can do it here; none where something is empty or very large.
+std::vector<Tiling> linear_tilings(const ConstView& x, const Shape& weight);
 
 // As in kernels/linear.h. Backward is one kernel and rectifies the gradient of x where that is asked for; it takes a
 // bias only together with a weight.

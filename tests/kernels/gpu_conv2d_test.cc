@@ -260,15 +260,15 @@ TEST_F(GpuLinear, TilesAgree) {
           },
           [](auto&&... a) { cpu::linear_backward(context().exec(), a...); });
       const ContextScope scope(*gpu_);
-      for (const cuda::Tiling tiling : {cuda::Tiling::deep, cuda::Tiling::wide}) {
+      for (const cuda::Tiling tiling : cuda::linear_tilings(to_tensor(x, x_shape, dtype), weight_shape)) {
         const Result got = run(
             dtype,
             [&](const Tensor& i, const Tensor& f, const Tensor& b, const Tensor& y) {
               cuda::linear_tiles_forward(context().exec(), i, f, b, true, y, tiling);
             },
             [&](auto&&... a) { cuda::linear_tiles_backward(context().exec(), a..., tiling); });
-        const std::string name = x_shape.to_string() + " " + std::to_string(outputs) + " " + dtype_name(dtype) +
-                                 (tiling == cuda::Tiling::deep ? " deep" : " wide");
+        const std::string name = x_shape.to_string() + " " + std::to_string(outputs) + " " + dtype_name(dtype) + " " +
+                                 cuda::tiling_name(tiling);
         EXPECT_LT(relative_distance(got.y, expected.y), tolerance) << name;
         EXPECT_LT(relative_distance(got.dx, expected.dx), tolerance) << name;
         EXPECT_LT(relative_distance(got.dweight, expected.dweight), tolerance) << name;
