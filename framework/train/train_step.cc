@@ -35,8 +35,8 @@ bool alike(const DeviceBatch& a, const DeviceBatch& b) {
 }
 
 std::string describe(const DeviceBatch& batch) {
-  return fmt::format("{} {} and labels {}", dtype_name(batch.samples.dtype()), batch.samples.shape(),
-                     batch.labels.shape());
+  return fmt::format("{} {} and labels {} {}", dtype_name(batch.samples.dtype()), batch.samples.shape(),
+                     dtype_name(batch.labels.dtype()), batch.labels.shape());
 }
 
 }  // namespace
@@ -86,9 +86,10 @@ const DeviceBatch& TrainStep::prepare(const DeviceBatch& batch) {
   read_in(batch);
   if (!of_new_size) return input_;
   const std::string size = describe(batch);
-  if (std::ranges::find(planned_, size) != planned_.end()) return input_;
+  // A step that is to be captured is planned last: its blocks must lie where its passes left them.
+  if (!wants_graph_ && std::ranges::find(planned_, size) != planned_.end()) return input_;
   try {
-    arena_ ? plan_together(group_, [this] { plan_passes(); }) : lay_out();
+    planned_.empty() ? lay_out() : plan_together(group_, [this] { plan_passes(); });
   } catch (...) {
     input_ = {};  // the size is as new as before
     throw;
@@ -149,6 +150,7 @@ void TrainStep::plan_passes() {
     Tape tape;
     tape.backward(forward(first), seed());
   };
+  allocator.trim(pool_);  // of another size
   arena_->begin_step();
   pass(true);   // gradients are written
   pass(false);  // and added to; all scratch memory is there now
@@ -158,13 +160,14 @@ void TrainStep::plan_passes() {
   activation_bytes_ = std::max(activation_bytes_, allocator.stats().bytes_peak - in_use);
   context().synchronize();
   allocator.trim(MemoryPool::shared);
-  allocator.trim(pool_);
   allocator.reserve(pool_, activation_bytes_);
   // Until a pass finds all its blocks where the one before left them: a capture must not ask the system for any.
-  for (std::int64_t asked = -1; std::exchange(asked, allocator.stats().system_allocations) != asked;) {
-    const MemoryPoolScope memory(pool_);
+  const MemoryPoolScope memory(pool_);
+  std::int64_t asked = 0;
+  do {
+    asked = allocator.stats().system_allocations;
     pass(false);
-  }
+  } while (allocator.stats().system_allocations != asked);
 }
 
 // Everything else that a step does but communication, without a change of any parameter: gradients of zero, a rate of

@@ -384,6 +384,22 @@ TEST(Gpu, InputsArriveInOrder) {
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i].to_host<float>(), expected[i]) << i;
 }
 
+// The pool was last laid out for another size.
+TEST(Gpu, AStepIsCapturedWhateverSizesWerePreparedBefore) {
+  SKIP_WITHOUT_GPUS(1);
+  Context context(ContextOptions{.device = DeviceType::cuda});
+  const ContextScope scope(context);
+  const auto groups = make_local_groups(1);
+  TrainStep::LossFunction loss;
+  const std::unique_ptr<Module> model = lenet(loss);
+  TrainStep step(*model, loss, SgdConfig{}, *groups.front());
+  const DeviceBatch batch = batch_of(0, 0);
+  const DeviceBatch half{.samples = batch.samples.slice(0, kBatch / 2), .labels = batch.labels.slice(0, kBatch / 2)};
+  for (const DeviceBatch& next : {half, batch, half}) step.prepare(next);
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(step.run([&] { return half; }, 0.05).step, i);
+  EXPECT_TRUE(step.captured());
+}
+
 TEST(Gpu, BatchesOfAnotherSizeAreRefusedByName) {
   SKIP_WITHOUT_GPUS(1);
   Context context(ContextOptions{.device = DeviceType::cuda});

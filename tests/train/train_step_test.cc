@@ -8,6 +8,7 @@
 
 #include "framework/core/allocator.h"
 #include "framework/core/context.h"
+#include "framework/core/error.h"
 #include "framework/distributed/local_group.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "models/mlp.h"
@@ -62,6 +63,23 @@ TEST_F(TrainStepTest, MicroBatchesAreOfOneSize) {
   int taken = 0;
   EXPECT_THROW(step.run([&] { return ++taken % 2 == 1 ? batch : half; }, 0.01), std::invalid_argument);
   EXPECT_EQ(step.run([&] { return half; }, 0.01).step, 2);
+}
+
+// What fails in the middle of the first preparation fails again, or is made up for, in the next.
+TEST_F(TrainStepTest, APreparationThatFailedIsBegunAnew) {
+  const DeviceBatch batch = batch_of();
+  bool in_need = true;
+  TrainStep step(
+      model_,
+      [&](const DeviceBatch& samples) {
+        if (in_need) throw Error("no memory");
+        return softmax_cross_entropy(model_.forward(samples.samples), samples.labels);
+      },
+      SgdConfig{.momentum = 2}, *group_);
+  EXPECT_THROW(step.prepare(batch), Error);
+  in_need = false;
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(step.run([&] { return batch; }, 0.01), std::invalid_argument);
+  EXPECT_EQ(make_step().run([&] { return batch; }, 0.01).step, 1) << "the model can still be trained";
 }
 
 TEST_F(TrainStepTest, ReadsTensorsOfItsOwn) {
