@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/distributed/agreement.h"
 #include "framework/distributed/store.h"
 
 namespace lockstep {
@@ -28,7 +29,8 @@ int gpu_of_rank(const Environment& environment, int visible) {
 
 void expect_own_gpu(Store& store, const std::string& uuid, const std::string& description) {
   const std::string shared = gpus_are_shared() ? "1" : "0";
-  const std::vector<std::string> all_shared = store.gather("gpus shared", shared);
+  // The first that ranks on GPUs wait for: one of them may still read its data.
+  const std::vector<std::string> all_shared = store.gather("gpus shared", shared, kAgreementTime);
   for (int rank = 0; rank < store.size(); ++rank) {
     const std::string& theirs = all_shared[static_cast<std::size_t>(rank)];
     expect(theirs == all_shared.front(),

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/worlds.h"
@@ -92,6 +94,16 @@ TEST(OwnGpu, RanksOnOneGpuAreNamedOnEveryRank) {
   for (const std::string& text : refusals({"GPU-a", "GPU-b", "GPU-a"})) {
     EXPECT_NE(text.find("ranks 0 and 2 are both on GPU-a"), std::string::npos) << text;
   }
+}
+
+TEST(OwnGpu, ARankThatComesLateIsWaitedFor) {
+  run_store_world(
+      2,
+      [](Store& store) {
+        if (store.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        EXPECT_NO_THROW(expect_own_gpu(store, "GPU-" + std::to_string(store.rank()), "GPU 0 (a GPU)"));
+      },
+      std::chrono::seconds(1));
 }
 
 TEST(OwnGpu, RanksAgreeOnSharingThem) {
