@@ -24,12 +24,14 @@ struct Larger {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// The result is the same in every lane.
-template <class Combine, class T>
+// Over kLanes neighbouring lanes, a power of 2. The result is the same in each of them.
+template <int kLanes = kWarp, class Combine, class T>
 __device__ T warp_reduce(T value, Combine combine) {
+  unsigned lanes = kWholeWarp;
+  if constexpr (kLanes < kWarp) lanes = ((1U << kLanes) - 1) << (threadIdx.x % kWarp / kLanes * kLanes);
 #pragma unroll
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    value = combine(value, __shfl_xor_sync(kWholeWarp, value, distance));
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    value = combine(value, __shfl_xor_sync(lanes, value, distance));
   }
   return value;
 }
@@ -48,22 +50,32 @@ __device__ T block_reduce(T value, T nothing, Combine combine) {
   return value;
 }
 
-// A row of a matrix is the work of a warp, or, where rows are long, of a block.
-template <bool kByBlock>
+// A row of a matrix is the work of kLanes neighbouring lanes of a warp, or, where rows are long, of a block.
+inline constexpr int kWholeBlock = 0;
+
+template <int kLanes>
 struct RowGroup {
-  static __device__ int size() { return kByBlock ? static_cast<int>(blockDim.x) : kWarp; }
-  static __device__ int lane() { return static_cast<int>(kByBlock ? threadIdx.x : threadIdx.x % kWarp); }
-  static __device__ std::int64_t first_row() { return kByBlock ? blockIdx.x : thread_in_grid() / kWarp; }
-  static __device__ std::int64_t row_step() { return kByBlock ? gridDim.x : threads_in_grid() / kWarp; }
+  static constexpr bool kByBlock = kLanes == kWholeBlock;
+
+  static __device__ int size() { return kByBlock ? static_cast<int>(blockDim.x) : kLanes; }
+  static __device__ int lane() { return static_cast<int>(threadIdx.x) % size(); }
+  static __device__ std::int64_t first_row() { return thread_in_grid() / size(); }
+  static __device__ std::int64_t row_step() { return threads_in_grid() / size(); }
 
   template <class T>
   static __device__ T sum(T value) {
-    if constexpr (kByBlock) return block_reduce(value, T{0}, Plus{});
-    return warp_reduce(value, Plus{});
+    if constexpr (kByBlock) {
+      return block_reduce(value, T{0}, Plus{});
+    } else {
+      return warp_reduce<kLanes>(value, Plus{});
+    }
   }
   static __device__ float largest(float value) {
-    if constexpr (kByBlock) return block_reduce(value, -INFINITY, Larger{});
-    return warp_reduce(value, Larger{});
+    if constexpr (kByBlock) {
+      return block_reduce(value, -INFINITY, Larger{});
+    } else {
+      return warp_reduce<kLanes>(value, Larger{});
+    }
   }
 };
 

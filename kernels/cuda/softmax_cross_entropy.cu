@@ -8,7 +8,8 @@ namespace {
 using std::int64_t;
 
 constexpr unsigned kRowThreads = 512;     // of a block: many rows, so that a small batch is the work of one block
-constexpr int64_t kLongRow = 4096;        // elements from which on a row is the work of a block
+constexpr int64_t kShortRow = 32;         // up to this many elements a row is the work of a quarter of a warp
+constexpr int64_t kLongRow = 4096;        // from this many elements on it is the work of a block
 constexpr int64_t kRowsOfOneBlock = 128;  // up to this many rows a second kernel would cost more than it saves
 
 template <class T>
@@ -63,11 +64,11 @@ __device__ float row_loss(const Logits<T>& logits, int64_t row, int label, float
   return log_sum - expected;
 }
 
-template <bool kByBlock, class T>
+template <int kLanes, class T>
 __global__ void __launch_bounds__(kRowThreads, 1)
     forward_kernel(Logits<T> logits, const std::int32_t* labels, float label_smoothing, float* lse, cuda::GridSum total,
                    cuda::WriteFloat write) {
-  using Group = cuda::RowGroup<kByBlock>;
+  using Group = cuda::RowGroup<kLanes>;
   cuda::begin_kernel();
   double sum = 0;  // of the rows of this group, in its first lane
   for (int64_t row = Group::first_row(); row < logits.rows; row += Group::row_step()) {
@@ -111,10 +112,10 @@ __global__ void backward_kernel(cuda::Scalar dy, const std::int32_t* labels, con
   }
 }
 
-template <bool kByBlock, class T>
+template <int kLanes, class T>
 __global__ void __launch_bounds__(kRowThreads, 1)
     count_kernel(Logits<T> logits, const std::int32_t* labels, cuda::GridSum total, cuda::WriteInteger write) {
-  using Group = cuda::RowGroup<kByBlock>;
+  using Group = cuda::RowGroup<kLanes>;
   cuda::begin_kernel();
   double correct = 0;
   for (int64_t row = Group::first_row(); row < logits.rows; row += Group::row_step()) {
@@ -137,12 +138,17 @@ __global__ void __launch_bounds__(kRowThreads, 1)
   if (threadIdx.x == 0) total.put(correct, write);
 }
 
-// Calls body(std::bool_constant<a row is the work of a block>, blocks).
+// Calls body(std::integral_constant<lanes of a row>, blocks).
 template <class Body>
 void with_row_grid(int64_t rows, int64_t classes, Body body) {
-  if (classes >= kLongRow) return body(std::true_type{}, cuda::blocks_for(rows, 1));
-  constexpr int64_t kRowsAtOnce = kRowThreads / cuda::kWarp;
-  body(std::false_type{}, rows <= kRowsOfOneBlock ? 1U : cuda::blocks_for(rows, kRowsAtOnce));
+  if (classes >= kLongRow) {
+    return body(std::integral_constant<int, cuda::kWholeBlock>{}, cuda::blocks_for(rows, 1));
+  }
+  const auto with_lanes = [&](auto lanes) {
+    body(lanes, rows <= kRowsOfOneBlock ? 1U : cuda::blocks_for(rows, kRowThreads / lanes.value));
+  };
+  classes <= kShortRow ? with_lanes(std::integral_constant<int, cuda::kWarp / 4>{})
+                       : with_lanes(std::integral_constant<int, cuda::kWarp>{});
 }
 
 }  // namespace
@@ -151,10 +157,10 @@ void cuda::softmax_cross_entropy_forward(const ExecContext& exec, ConstView logi
                                          double label_smoothing, View lse, View loss) {
   const int64_t rows = logits.shape[0];
   with_float_type(logits.dtype, [&]<class T>(T) {
-    with_row_grid(rows, logits.shape[1], [&](auto by_block, unsigned blocks) {
+    with_row_grid(rows, logits.shape[1], [&](auto lanes, unsigned blocks) {
       const GridSum total = grid_sum(exec, blocks, rows == 0 ? 0.0 : 1.0 / static_cast<double>(rows));
       const WriteFloat write{Scalar(loss)};
-      Launch(exec, blocks, kRowThreads)(forward_kernel<by_block.value, T>, Logits<T>(logits), labels.as<std::int32_t>(),
+      Launch(exec, blocks, kRowThreads)(forward_kernel<lanes.value, T>, Logits<T>(logits), labels.as<std::int32_t>(),
                                         static_cast<float>(label_smoothing), lse.as<float>(), total, write);
       finish(exec, total, blocks, write);
     });
@@ -175,10 +181,10 @@ void cuda::softmax_cross_entropy_backward(const ExecContext& exec, ConstView dy,
 
 void cuda::count_correct(const ExecContext& exec, ConstView logits, ConstView labels, View count) {
   with_float_type(logits.dtype, [&]<class T>(T) {
-    with_row_grid(logits.shape[0], logits.shape[1], [&](auto by_block, unsigned blocks) {
+    with_row_grid(logits.shape[0], logits.shape[1], [&](auto lanes, unsigned blocks) {
       const GridSum total = grid_sum(exec, blocks, 1);
       const WriteInteger write{count.as<std::int32_t>()};
-      Launch(exec, blocks, kRowThreads)(count_kernel<by_block.value, T>, Logits<T>(logits), labels.as<std::int32_t>(),
+      Launch(exec, blocks, kRowThreads)(count_kernel<lanes.value, T>, Logits<T>(logits), labels.as<std::int32_t>(),
                                         total, write);
       finish(exec, total, blocks, write);
     });
