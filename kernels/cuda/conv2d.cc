@@ -12,7 +12,6 @@
 #include "kernels/cuda/cudnn_graphs.h"
 #include "kernels/cuda/direct_conv2d.h"
 #include "kernels/cuda/patch_conv2d.h"
-#include "kernels/cuda/patch_loops.h"
 #include "kernels/cuda/plan.h"
 #include "kernels/elementwise.h"
 
@@ -66,18 +65,15 @@ void run_direct(const ExecContext& exec, const Pass& pass) {
   }
 }
 
-// By patches on tensor cores, or by loops over them.
-void run_patch(const ExecContext& exec, const Pass& pass, bool loops) {
+void run_patch(const ExecContext& exec, const Pass& pass, const cuda::PatchConv2d& by) {
   switch (pass.kind) {
     case ConvPass::forward:
-      return (loops ? cuda::loops_forward : cuda::patch_forward)(
-          exec, pass.a, pass.b, pass.operand, pass.params, pass.epilogue == ConvEpilogue::bias_relu, pass.out.view);
+      return by.forward(exec, pass.a, pass.b, pass.operand, pass.params, pass.epilogue == ConvEpilogue::bias_relu,
+                        pass.out.view);
     case ConvPass::data_gradient:
-      return (loops ? cuda::loops_data_gradient : cuda::patch_data_gradient)(exec, pass.a, pass.b, pass.params,
-                                                                             pass.out);
+      return by.data_gradient(exec, pass.a, pass.b, pass.params, pass.out);
     case ConvPass::weight_gradient:
-      return (loops ? cuda::loops_weight_gradient : cuda::patch_weight_gradient)(exec, pass.a, pass.b, pass.params,
-                                                                                 pass.out, pass.dbias);
+      return by.weight_gradient(exec, pass.a, pass.b, pass.params, pass.out, pass.dbias);
   }
 }
 
@@ -115,8 +111,10 @@ void run(const ExecContext& exec, const Pass& pass, const Candidate& candidate) 
       run_graph(exec, pass, candidate);
       break;
     case Algorithm::patch:
+      run_patch(exec, pass, cuda::kPatchTiles);
+      break;
     case Algorithm::loops:
-      run_patch(exec, pass, candidate.algorithm == Algorithm::loops);
+      run_patch(exec, pass, cuda::kPatchLoops);
       break;
     case Algorithm::direct:
       run_direct(exec, pass);
@@ -183,13 +181,14 @@ bool patch_fits(const ConvProblem& p, bool loops) {
   const Shape y = {p.images, p.out_height, p.out_width, p.outputs};
   const Conv2dParams params = {.stride = p.stride, .padding = p.padding};
   if (p.dtype == (loops ? DType::bf16 : DType::f32) && !(loops && p.pass == ConvPass::weight_gradient)) return false;
+  const cuda::PatchConv2d& by = loops ? cuda::kPatchLoops : cuda::kPatchTiles;
   switch (p.pass) {
     case ConvPass::forward:
-      return (loops ? cuda::loops_forward_fits : cuda::patch_forward_fits)(x, weight, y, params);
+      return by.forward_fits(x, weight, y, params);
     case ConvPass::data_gradient:
-      return (loops ? cuda::loops_data_gradient_fits : cuda::patch_data_gradient_fits)(x, weight, y, params);
+      return by.data_gradient_fits(x, weight, y, params);
     case ConvPass::weight_gradient:
-      return (loops ? cuda::loops_weight_gradient_fits : cuda::patch_weight_gradient_fits)(x, weight, y, params);
+      return by.weight_gradient_fits(x, weight, y, params);
   }
   return false;
 }

@@ -171,19 +171,17 @@ void launch(const ExecContext& exec, const PatchGeometry& g, const Weights& weig
   });
 }
 
-}  // namespace
-
-bool cuda::patch_forward_fits(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
+bool forward_fits(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
   return fits(forward_geometry(x, weight, y, params), weight[0]);
 }
 
-bool cuda::patch_data_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
+bool data_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
   return params.stride == 1 && weight[1] == weight[2] && params.padding < weight[1] &&
          fits(gradient_geometry(x, weight, dy, params), weight[3]);
 }
 
-void cuda::patch_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
-                         const Conv2dParams& params, bool relu, View y) {
+void forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, const Conv2dParams& params,
+             bool relu, View y) {
   const Weights weights = {.data = weight.as<bfloat16>(),
                            .channels = static_cast<int>(weight.shape[0]),
                            .depth = static_cast<int>(weight.shape[3]),
@@ -193,17 +191,25 @@ void cuda::patch_forward(const ExecContext& exec, ConstView x, ConstView weight,
          bias.data == nullptr ? nullptr : bias.as<bfloat16>(), relu, false, y.as<bfloat16>());
 }
 
-void cuda::patch_data_gradient(const ExecContext& exec, ConstView dy, ConstView weight, const Conv2dParams& params,
-                               GradView dx) {
+void data_gradient(const ExecContext& exec, ConstView dy, ConstView weight, const Conv2dParams& params, GradView dx) {
   const Weights weights = {.data = weight.as<bfloat16>(),
                            .channels = static_cast<int>(weight.shape[3]),
                            .depth = static_cast<int>(weight.shape[0]),
                            .taps = static_cast<int>(weight.shape[1] * weight.shape[2]),
                            .turned = true};
-  with_float_type(dx.view.dtype, [&]<class G>(G) {
+  cuda::with_float_type(dx.view.dtype, [&]<class G>(G) {
     launch(exec, gradient_geometry(dx.view.shape, weight.shape, dy.shape, params), weights, dy.as<bfloat16>(), nullptr,
            false, dx.accumulate, dx.view.as<G>());
   });
 }
+
+}  // namespace
+
+const cuda::PatchConv2d cuda::kPatchTiles = {.forward_fits = forward_fits,
+                                             .data_gradient_fits = data_gradient_fits,
+                                             .weight_gradient_fits = tiles_weight_gradient_fits,
+                                             .forward = forward,
+                                             .data_gradient = data_gradient,
+                                             .weight_gradient = tiles_weight_gradient};
 
 }  // namespace lockstep::kernels

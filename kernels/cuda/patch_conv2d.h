@@ -1,23 +1,37 @@
-// Convolution on tensor cores where channels are few: the part of the image that a block needs lies in shared memory,
-// and the tiles of the product are gathered from it. A library made for many channels would pad them in memory first.
+// Convolution where channels are few: the part of the image that a block needs lies in shared memory, and the products
+// are gathered from it. A library made for many channels would pad them in memory first.
 #pragma once
 
 #include "kernels/conv2d.h"
 
 namespace lockstep::kernels::cuda {
 
-// Whether the functions below can do it: x, weight, bias, y and dy bf16, products of a small enough number of channels.
-bool patch_forward_fits(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params);
-bool patch_data_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params);
-bool patch_weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params);
+// Whether a pass can be done: channels and products few enough.
+using PatchFits = bool(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params);
 
 // As in kernels/conv2d.h, one pass each. relu: negative sums are written as 0. The gradients of weight and bias come in
 // one pass; a null dbias is skipped.
-void patch_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, const Conv2dParams& params,
-                   bool relu, View y);
-void patch_data_gradient(const ExecContext& exec, ConstView dy, ConstView weight, const Conv2dParams& params,
-                         GradView dx);
-void patch_weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params,
-                           GradView dweight, GradView dbias);
+using PatchForward = void(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
+                          const Conv2dParams& params, bool relu, View y);
+using PatchDataGradient = void(const ExecContext& exec, ConstView dy, ConstView weight, const Conv2dParams& params,
+                               GradView dx);
+using PatchWeightGradient = void(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params,
+                                 GradView dweight, GradView dbias);
+
+struct PatchConv2d {
+  PatchFits *forward_fits, *data_gradient_fits, *weight_gradient_fits;
+  PatchForward* forward;
+  PatchDataGradient* data_gradient;
+  PatchWeightGradient* weight_gradient;
+};
+
+// Tiles of products on tensor cores; x, weight, bias, y and dy are bf16.
+extern const PatchConv2d kPatchTiles;
+// Without tensor cores, which round the products of f32: all is f32, for the weight gradient also bf16.
+extern const PatchConv2d kPatchLoops;
+
+// Of kPatchTiles, in a file of their own.
+PatchFits tiles_weight_gradient_fits;
+PatchWeightGradient tiles_weight_gradient;
 
 }  // namespace lockstep::kernels::cuda

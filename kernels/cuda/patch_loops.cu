@@ -1,7 +1,6 @@
-#include "kernels/cuda/patch_loops.h"
-
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/patch.cuh"
+#include "kernels/cuda/patch_conv2d.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -229,46 +228,42 @@ void launch(const ExecContext& exec, const PatchGeometry& g, const Weights& weig
       pixel_kernel<G>, g, weights, source, bias, relu, accumulate, target);
 }
 
-}  // namespace
-
-bool cuda::loops_forward_fits(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
+bool forward_fits(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
   const PatchGeometry g = forward_geometry(x, weight, y, params);
   return small(g, weight) && pixel_bytes(g, weights_of(weight, false)) <= kSharedBytes;
 }
 
-bool cuda::loops_data_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
+bool data_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
   if (params.stride != 1 || weight[1] != weight[2] || params.padding >= weight[1]) return false;
   const PatchGeometry g = gradient_geometry(x, weight, dy, params);
   return small(g, weight) && pixel_bytes(g, weights_of(weight, true)) <= kSharedBytes;
 }
 
-bool cuda::loops_weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy,
-                                      const Conv2dParams& params) {
+bool weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
   const PatchGeometry g = weight_geometry(x, weight, dy, params);
   const Tasks tasks = tasks_of(weight);
   return small(g, weight) && tasks.count() <= kMostTurns * kWarps && weight_bytes(g, tasks) <= kSharedBytes;
 }
 
-void cuda::loops_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias,
-                         const Conv2dParams& params, bool relu, View y) {
+void forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, const Conv2dParams& params,
+             bool relu, View y) {
   Weights weights = weights_of(weight.shape, false);
   weights.data = weight.as<float>();
   launch(exec, forward_geometry(x.shape, weight.shape, y.shape, params), weights, x.as<float>(),
          bias.data == nullptr ? nullptr : bias.as<float>(), relu, false, y.as<float>());
 }
 
-void cuda::loops_data_gradient(const ExecContext& exec, ConstView dy, ConstView weight, const Conv2dParams& params,
-                               GradView dx) {
+void data_gradient(const ExecContext& exec, ConstView dy, ConstView weight, const Conv2dParams& params, GradView dx) {
   Weights weights = weights_of(weight.shape, true);
   weights.data = weight.as<float>();
-  with_float_type(dx.view.dtype, [&]<class G>(G) {
+  cuda::with_float_type(dx.view.dtype, [&]<class G>(G) {
     launch(exec, gradient_geometry(dx.view.shape, weight.shape, dy.shape, params), weights, dy.as<float>(), nullptr,
            false, dx.accumulate, dx.view.as<G>());
   });
 }
 
-void cuda::loops_weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params,
-                                 GradView dweight, GradView dbias) {
+void weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params, GradView dweight,
+                     GradView dbias) {
   const Shape& weight = dweight.view.shape;
   const PatchGeometry g = weight_geometry(x.shape, weight, dy.shape, params);
   const Tasks tasks = tasks_of(weight);
@@ -276,13 +271,22 @@ void cuda::loops_weight_gradient(const ExecContext& exec, ConstView dy, ConstVie
   auto* const sums = static_cast<float*>(
       exec.workspace->reserve(static_cast<std::size_t>(blocks * (weight.numel() + weight[0])) * sizeof(float)));
   float* const bias_sums = dbias ? sums + blocks * weight.numel() : nullptr;
-  with_float_type(x.dtype, [&]<class T>(T) {
+  cuda::with_float_type(x.dtype, [&]<class T>(T) {
     const auto kernel = tasks.count() <= kWarps ? weight_kernel<1, T> : weight_kernel<kMostTurns, T>;
-    Launch(exec, static_cast<unsigned>(blocks), kBlock, static_cast<std::size_t>(weight_bytes(g, tasks)))(
+    cuda::Launch(exec, static_cast<unsigned>(blocks), kBlock, static_cast<std::size_t>(weight_bytes(g, tasks)))(
         kernel, g, tasks, dy.as<T>(), x.as<T>(), sums, bias_sums);
   });
-  add_rows(exec, sums, blocks, dweight);
-  add_rows(exec, bias_sums, blocks, dbias);
+  cuda::add_rows(exec, sums, blocks, dweight);
+  cuda::add_rows(exec, bias_sums, blocks, dbias);
 }
+
+}  // namespace
+
+const cuda::PatchConv2d cuda::kPatchLoops = {.forward_fits = forward_fits,
+                                             .data_gradient_fits = data_gradient_fits,
+                                             .weight_gradient_fits = weight_gradient_fits,
+                                             .forward = forward,
+                                             .data_gradient = data_gradient,
+                                             .weight_gradient = weight_gradient};
 
 }  // namespace lockstep::kernels

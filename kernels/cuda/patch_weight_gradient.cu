@@ -189,7 +189,7 @@ int shared_bytes(const PatchGeometry& g) {
 
 }  // namespace
 
-bool cuda::patch_weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy,
+bool cuda::tiles_weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy,
                                       const Conv2dParams& params) {
   const PatchGeometry g = geometry(x, weight, dy, params);
   int bytes = 0;
@@ -198,7 +198,7 @@ bool cuda::patch_weight_gradient_fits(const Shape& x, const Shape& weight, const
   return found && g.width <= 4096 && bytes <= kSharedBytes;
 }
 
-void cuda::patch_weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params,
+void cuda::tiles_weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params,
                                  GradView dweight, GradView dbias) {
   const Shape& weight = dweight.view.shape;
   const PatchGeometry g = geometry(x.shape, weight, dy.shape, params);

@@ -15,7 +15,6 @@
 #include "kernels/cuda/cudnn_graphs.h"
 #include "kernels/cuda/linear_tiles.h"
 #include "kernels/cuda/patch_conv2d.h"
-#include "kernels/cuda/patch_loops.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
 #include "tests/support/op_run.h"
@@ -194,25 +193,24 @@ TEST_F(GpuConv2d, PatchesAgree) {
       const ExecContext& exec = context().exec();
       const Tensor images = to_tensor(drawn.x, x, dtype), filters = to_tensor(drawn.weight, weight, dtype);
       const Tensor bias = to_tensor(drawn.bias, {weight[0]}, dtype), dy = to_tensor(drawn.dy, drawn.y_shape, dtype);
-      if ((f32 ? cuda::loops_forward_fits : cuda::patch_forward_fits)(x, weight, drawn.y_shape, params)) {
+      const cuda::PatchConv2d& by = f32 ? cuda::kPatchLoops : cuda::kPatchTiles;
+      if (by.forward_fits(x, weight, drawn.y_shape, params)) {
         const Tensor y = unwritten(drawn.y_shape, dtype);
-        (f32 ? cuda::loops_forward : cuda::patch_forward)(exec, images, filters, bias, params, true, y);
+        by.forward(exec, images, filters, bias, params, true, y);
         EXPECT_LT(relative_distance(to_doubles(y), forward), tolerance) << "forward " << name;
         ++fitted;
       }
-      if ((f32 ? cuda::loops_data_gradient_fits : cuda::patch_data_gradient_fits)(x, weight, drawn.y_shape, params)) {
+      if (by.data_gradient_fits(x, weight, drawn.y_shape, params)) {
         const Tensor dx = unwritten(x, dtype);
-        (f32 ? cuda::loops_data_gradient : cuda::patch_data_gradient)(exec, dy, filters, params, {dx, false});
+        by.data_gradient(exec, dy, filters, params, {dx, false});
         EXPECT_LT(relative_distance(to_doubles(dx), gradients.x), tolerance) << "data gradient " << name;
         ++fitted;
       }
-      for (const bool loops : {false, true}) {
-        if (f32 && !loops) continue;
-        const auto fits = loops ? cuda::loops_weight_gradient_fits : cuda::patch_weight_gradient_fits;
-        if (!fits(x, weight, drawn.y_shape, params)) continue;
+      for (const cuda::PatchConv2d* weights_by : {&cuda::kPatchTiles, &cuda::kPatchLoops}) {
+        if (f32 && weights_by == &cuda::kPatchTiles) continue;
+        if (!weights_by->weight_gradient_fits(x, weight, drawn.y_shape, params)) continue;
         const Tensor dweight = unwritten(weight, DType::f32), dbias = unwritten({weight[0]}, DType::f32);
-        (loops ? cuda::loops_weight_gradient : cuda::patch_weight_gradient)(exec, dy, images, params, {dweight, false},
-                                                                            {dbias, false});
+        weights_by->weight_gradient(exec, dy, images, params, {dweight, false}, {dbias, false});
         EXPECT_LT(relative_distance(to_doubles(dweight), gradients.weight), tolerance) << "weight gradient " << name;
         EXPECT_LT(relative_distance(to_doubles(dbias), gradients.bias), tolerance) << "bias gradient " << name;
         ++fitted;
