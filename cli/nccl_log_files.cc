@@ -43,6 +43,8 @@ std::string file_in_memory() {
 
 void log_to(const std::string& file) {
   ::setenv("NCCL_DEBUG", "INFO", 1);
+  // Connections are told here, and no collectives; what the user chose means nothing to one who logs nothing.
+  ::setenv("NCCL_DEBUG_SUBSYS", "INIT", 1);
   ::setenv(kFile, file.c_str(), 1);
   ::setenv(kOwnFile, file.c_str(), 1);
 }
@@ -92,7 +94,8 @@ NcclLog own_nccl_log() { return kept_log() ? kept_log()->read() : NcclLog(); }
 
 bool is_set_for_log(std::string_view variable) {
   const char* file = std::getenv(kOwnFile);
-  return file != nullptr && (variable == "NCCL_DEBUG=INFO" || variable == fmt::format("{}={}", kFile, file));
+  return file != nullptr && (variable == "NCCL_DEBUG=INFO" || variable == "NCCL_DEBUG_SUBSYS=INIT" ||
+                             variable == fmt::format("{}={}", kFile, file));
 }
 
 }  // namespace lockstep::cli

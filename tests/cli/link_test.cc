@@ -119,6 +119,8 @@ TEST(WithLink, NcclsOwnLogIsHeardToo) {
   EXPECT_TRUE(contains(avoided.err, "by its log NCCL avoids NVLink")) << avoided.err;
   // A user's own log stays where it is.
   EXPECT_TRUE(contains(with_link("pcie", "env", "NCCL_DEBUG=WARN").out, "NCCL_DEBUG=WARN\n"));
+  // Alone it means nothing to NCCL; beside our NCCL_DEBUG it would hide the connections.
+  EXPECT_TRUE(contains(with_link("pcie", "env", "NCCL_DEBUG_SUBSYS=COLL").out, "NCCL_DEBUG_SUBSYS=INIT\n"));
 }
 
 // A program that meets others by MPI is none of ours: nothing is asked of how it meets them.
@@ -153,6 +155,7 @@ TEST(WithLink, OwnSettingsOfTheLogAreNotTheUsers) {
   const json own = environment("");
   EXPECT_FALSE(own.contains("NCCL_DEBUG")) << own;
   EXPECT_FALSE(own.contains("NCCL_DEBUG_FILE")) << own;
+  EXPECT_FALSE(own.contains("NCCL_DEBUG_SUBSYS")) << own;
   const json users = environment("env NCCL_DEBUG=WARN NCCL_DEBUG_FILE=" + (runs / "log"));
   EXPECT_EQ(users["NCCL_DEBUG"], "WARN");
   EXPECT_EQ(users["NCCL_DEBUG_FILE"], runs / "log");
