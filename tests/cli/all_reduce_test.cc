@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,11 +22,6 @@ std::vector<std::vector<std::string>> rows_of(const std::string& out) {
     for (std::string word; words >> word;) row.push_back(word);
   }
   return rows;
-}
-
-nlohmann::json json_of(const std::string& file) {
-  std::ifstream stream(file);
-  return nlohmann::json::parse(stream);
 }
 
 TEST(AllReduce, HasTheColumnsOfNcclTests) {
@@ -67,7 +61,7 @@ TEST(AllReduce, EmulatedLinkShowsItsOwnTimes) {
   EXPECT_NE(result.out.find("emulated, slow motion"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer"),
             std::string::npos);
-  const auto json = json_of(files / "sweep.json");
+  const auto json = read_json(files / "sweep.json");
   EXPECT_EQ(json.at("emulated"), true);
   EXPECT_GE(json.at("slow_motion"), 1.0);
   EXPECT_EQ(json.at("link"), "pcie5");

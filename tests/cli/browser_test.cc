@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <fstream>
 #include <regex>
-#include <sstream>
 #include <string>
 
 #include "tests/cli/command.h"
@@ -82,8 +81,7 @@ TEST_F(Browser, ReportsAreWholeAtBothWidthsAndInBothColourSchemes) {
 }
 
 TEST_F(Browser, LongNamesAreNotCutOff) {
-  std::ifstream recorded("tests/cli/comparisons/made_up_h200.json");
-  json comparison = json::parse(recorded);
+  json comparison = read_json("tests/cli/comparisons/made_up_h200.json");
   const std::string name =
       "An-accelerator-whose-name-was-written-without-one-single-space-and-<b>-with-markup-" + std::string(80, 'W');
   for (json& gpu : comparison["machine"]["topology"]["gpus"]) gpu["name"] = name;

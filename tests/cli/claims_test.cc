@@ -1,28 +1,21 @@
 // The claims about NVLink as a user sees them.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "tests/cli/command.h"
 #include "tests/support/fake_nvml.h"
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
 
 using nlohmann::json;
 
-std::string text_of(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
-
 TEST(Claims, ThePageInDocsIsWhatTheCommandWrites) {
   const CommandResult result = run_command("claims --page");
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(text_of("docs/claims.md"), result.out)
+  EXPECT_EQ(testing::text_of("docs/claims.md"), result.out)
       << "write it again: build/bin/lockstep claims --page > docs/claims.md";
 }
 
@@ -31,7 +24,7 @@ TEST(Claims, TheMachineAnswersForItself) {
   const TemporaryDirectory folder;
   const CommandResult result = run_gpu_command("claims --json " + folder / "claims.json");
   EXPECT_EQ(result.code, 0) << result.err;
-  const json claims = json::parse(text_of(folder / "claims.json"))["claims"];
+  const json claims = json::parse(testing::text_of(folder / "claims.json"))["claims"];
   ASSERT_EQ(claims.size(), 14u);
   for (const json& claim : claims) {
     EXPECT_NE(result.out.find(claim["chinese"]), std::string::npos);

@@ -7,19 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
+
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
-
-std::string read_file(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
 
 CommandResult run(const std::string& arguments, const std::string& environment, const std::string& prefix,
                   int seconds) {
@@ -30,8 +26,8 @@ CommandResult run(const std::string& arguments, const std::string& environment, 
   const int status = std::system(command.c_str());
   CommandResult result;
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.out = read_file(files / "out");
-  result.err = read_file(files / "err");
+  result.out = testing::text_of(files / "out");
+  result.err = testing::text_of(files / "err");
   return result;
 }
 
@@ -62,10 +58,23 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
+std::vector<pid_t> processes_with(const std::vector<std::string>& parts) {
+  std::vector<pid_t> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename();
+    if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) continue;
+    const std::string line = testing::text_of(entry.path() / "cmdline");
+    const bool has_all =
+        std::all_of(parts.begin(), parts.end(), [&](const std::string& part) { return testing::contains(line, part); });
+    if (has_all) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
 void expect_one_line(const std::string& text, const std::vector<std::string>& parts) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+  for (const std::string& part : parts) EXPECT_CONTAINS(text, part);
 }
 
 nlohmann::json read_json(const std::string& file) {

@@ -1,11 +1,11 @@
 // Runs the `lockstep` command as a user does.
 #pragma once
 
-#include <filesystem>
-#include <string>
-#include <vector>
+#include <sys/types.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "tests/support/temporary_directory.h"
 
@@ -30,6 +30,9 @@ CommandResult run_gpu_command(const std::string& arguments, const std::string& e
 
 // A port that nobody listened on a moment ago.
 int free_port();
+
+// Processes that have each of the texts on their command line.
+std::vector<pid_t> processes_with(const std::vector<std::string>& parts);
 
 // One line that holds each of the texts.
 void expect_one_line(const std::string& text, const std::vector<std::string>& parts);

@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <future>
 #include <string>
@@ -15,21 +14,16 @@
 
 #include "tests/cli/command.h"
 #include "tests/support/fake_nvml.h"
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
 
 using nlohmann::json;
+using testing::contains;
 using testing::fake_h200;
 using testing::fake_machine;
 using testing::FakeNvml;
-
-json json_of(const std::string& file) {
-  std::ifstream stream(file);
-  return json::parse(stream);
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Short, but with enough runs for an interval.
 constexpr const char* kShort = " --repeats 3 --steps 3 --warmup 1 --batch-per-rank 16 ";
@@ -39,7 +33,7 @@ json compare(const std::string& arguments, std::string* out = nullptr) {
   const CommandResult result = run_command("compare " + arguments + " --json " + (files / "compare.json"));
   EXPECT_EQ(result.code, 0) << result.err;
   if (out != nullptr) *out = result.out;
-  return result.code == 0 ? json_of(files / "compare.json") : json();
+  return result.code == 0 ? read_json(files / "compare.json") : json();
 }
 
 TEST(Compare, EmulatedSpeedupIsThatOfTheModel) {
@@ -172,7 +166,7 @@ TEST(Compare, WhatHasRunIsWrittenBeforeTheNextRuns) {
   EXPECT_EQ(ended.get().code, 0);
   EXPECT_EQ(fewest, 1u);
   EXPECT_FALSE(broken);
-  EXPECT_EQ(json_of(files / "it.json").at("cases").size(), 5u);
+  EXPECT_EQ(read_json(files / "it.json").at("cases").size(), 5u);
 }
 
 TEST(Compare, AllCasesAreInTheSameSlowMotion) {
@@ -198,17 +192,7 @@ TEST(Compare, WithoutAModelComparesThree) {
 constexpr const char* kEndless = "compare mlp --emulate nvlink4,pcie3 --slow-motion 50 --steps 1000000 --seed 902017";
 
 // Of this comparison, its runs and their ranks.
-int processes_of_comparison() {
-  int count = 0;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    std::ifstream stream(entry.path() / "cmdline");
-    std::string line;
-    std::getline(stream, line);
-    if (contains(line, "902017") && contains(line, "measure")) ++count;
-  }
-  return count;
-}
+std::size_t processes_of_comparison() { return processes_with({"measure", "902017"}).size(); }
 
 TEST(Compare, SignalsEndItAsTheyDoOthers) {
   for (const auto& [name, number] : {std::pair{"TERM", SIGTERM}, {"INT", SIGINT}}) {
@@ -282,7 +266,7 @@ TEST(Measure, OneRankHasNothingExposed) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(contains(result.out, "one rank sends nothing")) << result.out;
   EXPECT_FALSE(contains(result.out, "exposed")) << result.out;
-  const json figures = json_of(files / "one.json");
+  const json figures = read_json(files / "one.json");
   EXPECT_EQ(figures.at("step_ms").size(), 5u);
   EXPECT_EQ(figures.at("alone_ms").size(), 5u);
   EXPECT_EQ(figures.at("emulated"), false);
@@ -302,7 +286,7 @@ TEST(Measure, EveryWayOfOverlap) {
         run_command("measure mlp --batch-per-rank 4 --steps 2 --emulate nvlink4 " +
                     ("--slow-motion 10 --overlap " + overlap) + " --json " + (files / "figures.json"));
     ASSERT_EQ(result.code, 0) << result.err;
-    EXPECT_EQ(json_of(files / "figures.json").at("options").at("overlap"), overlap);
+    EXPECT_EQ(read_json(files / "figures.json").at("options").at("overlap"), overlap);
     EXPECT_TRUE(contains(result.out, "emulated, slow motion 10 x")) << result.out;
   }
 }

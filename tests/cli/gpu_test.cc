@@ -84,7 +84,7 @@ TEST(Gpu, ACheckpointServesEitherPrecision) {
       const CommandResult result = run_gpu_command("eval mlp --synthetic --device cuda --ranks 1 --precision " + in +
                                                    " --checkpoint " + run + " --json " + json);
       ASSERT_EQ(result.code, 0) << result.err;
-      accuracies[in == "f32" ? 0 : 1] = nlohmann::json::parse(std::ifstream(json)).at("accuracy");
+      accuracies[in == "f32" ? 0 : 1] = read_json(json).at("accuracy");
     }
     EXPECT_GT(accuracies[0], 0.5);
     EXPECT_NEAR(accuracies[1], accuracies[0], 0.02);
@@ -273,7 +273,7 @@ nlohmann::json compared(const std::string& options) {
   const CommandResult result = run_gpu_command("compare " + options + " --json " + (files / "compare.json"), "", 800);
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   std::cout << result.out << std::endl;
-  return nlohmann::json::parse(std::ifstream(files / "compare.json"), nullptr, false);
+  return read_json(files / "compare.json");
 }
 
 bool holds_one(const nlohmann::json& result) {

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,6 +18,7 @@
 
 #include "tests/cli/command.h"
 #include "tests/support/gpus.h"
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
@@ -27,20 +27,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 const char* const kTraining = "train mlp --synthetic --global-batch 64 --threads 1 ";
-
-// Processes that have `text` on their command line.
-std::vector<pid_t> processes_with(const std::string& text) {
-  std::vector<pid_t> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) continue;
-    std::ifstream stream(entry.path() / "cmdline");
-    std::ostringstream command_line;
-    command_line << stream.rdbuf();
-    if (command_line.str().find(text) != std::string::npos) found.push_back(std::stoi(name));
-  }
-  return found;
-}
 
 template <class Condition>
 bool within(std::chrono::seconds limit, Condition condition) {
@@ -80,7 +66,7 @@ class LongRun {
   LongRun& operator=(const LongRun&) = delete;
 
   pid_t launcher() const { return launcher_; }
-  std::vector<pid_t> processes() const { return processes_with(run_); }
+  std::vector<pid_t> processes() const { return processes_with({run_}); }
   // Throws where none runs: a signal to process -1 would go to every process there is.
   pid_t a_rank() const {
     for (const pid_t process : processes()) {
@@ -95,12 +81,7 @@ class LongRun {
     if (!ended_) return -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  std::string errors() const {
-    std::ifstream stream(directory_ / "err");
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return text.str();
-  }
+  std::string errors() const { return testing::text_of(directory_ / "err"); }
 
  private:
   std::uintmax_t read_metrics_size() const { return fs::file_size(run_ + "/metrics.jsonl"); }
@@ -173,10 +154,7 @@ TEST(Launch, RanksPrintToATerminalThatStopsWhoIsInTheBackground) {
                                    << " all-reduce --device cpu --ranks 2 -b 8 -e 8 -n 1 -w 0\n";
   const std::string session = "timeout 20 script -qec 'sh " + (files / "session") + "' /dev/null >" + (files / "out");
   EXPECT_EQ(std::system(session.c_str()), 0);
-  std::ifstream stream(files / "out");
-  std::ostringstream text;
-  text << stream.rdbuf();
-  EXPECT_NE(text.str().find("Avg bus bandwidth"), std::string::npos) << text.str();
+  EXPECT_CONTAINS(testing::text_of(files / "out"), "Avg bus bandwidth");
 }
 
 TEST(Launch, VariablesOfTorchrunAreUnderstood) {

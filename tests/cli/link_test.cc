@@ -12,19 +12,19 @@
 
 #include "tests/cli/command.h"
 #include "tests/support/fake_nvml.h"
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
 
 using nlohmann::json;
+using testing::contains;
 using testing::fake_h200;
 using testing::fake_machine;
 using testing::FakeNvml;
 
 const char* const kTraining = "train mlp --synthetic --global-batch 64 --threads 1 --steps 2 --device cpu ";
 const char* const kStaged = "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer";
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Two GPUs whose counters are what two files hold, for a program to write: NVLink in KiB, PCIe in bytes.
 class CountedMachine {

@@ -17,8 +17,7 @@ json figures_of(const std::string& arguments) {
   const TemporaryDirectory files;
   const CommandResult result = run_command(arguments + " --json " + (files / "figures.json"));
   EXPECT_EQ(result.code, 0) << result.err;
-  std::ifstream stream(files / "figures.json");
-  return json::parse(stream, nullptr, false);
+  return read_json(files / "figures.json");
 }
 
 double median_of(std::vector<double> values) {

@@ -12,24 +12,19 @@
 
 #include "tests/cli/command.h"
 #include "tests/support/seed.h"
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
 
 using nlohmann::json;
+using testing::contains;
+using testing::text_of;
 
 const char* const kStaged = "staged through host memory over PCIe (NCCL SHM), not PCIe peer-to-peer";
 
-std::string text_of(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
-
 // As lockstep compare writes them: "emulated" on CPU ranks, "made_up_h200" from published figures of two H200s.
-json comparison_of(const std::string& name) { return json::parse(text_of("tests/cli/comparisons/" + name + ".json")); }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+json comparison_of(const std::string& name) { return read_json("tests/cli/comparisons/" + name + ".json"); }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -71,8 +70,7 @@ TEST(Train, ResumingKeepsTheGlobalBatch) {
   ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --ranks 2 --steps 2 --out " + (runs / "run")).code, 0);
   const CommandResult resumed = run_command("train mlp --threads 1 --steps 3 --resume " + (runs / "run"));
   ASSERT_EQ(resumed.code, 0) << resumed.err;
-  std::ifstream stream(runs / "run/config.json");
-  const auto config = nlohmann::json::parse(stream);
+  const auto config = read_json(runs / "run/config.json");
   EXPECT_EQ(config.at("ranks"), 1);
   EXPECT_EQ(config.at("global_batch"), 128);
 }
@@ -98,8 +96,7 @@ TEST(Train, WritesWhatItPromises) {
   EXPECT_DOUBLE_EQ(lines[0].at("lr"), 0.1);
   EXPECT_LT(lines[4].at("lr"), lines[3].at("lr"));
 
-  std::ifstream stream(run + "/config.json");
-  const auto config = nlohmann::json::parse(stream);
+  const auto config = read_json(run + "/config.json");
   EXPECT_EQ(config.at("model"), "mlp");
   EXPECT_EQ(config.at("options").at("global-batch"), 64);
   EXPECT_EQ(config.at("options").at("seed"), 0);
@@ -170,8 +167,7 @@ TEST(Eval, CountsEverySampleOnceOnAnyNumberOfRanks) {
     const CommandResult result = run_command("eval mlp --synthetic --threads 1 --batch-per-rank 77 --checkpoint " +
                                              (runs / "run") + " --ranks " + std::to_string(ranks) + " --json " + json);
     ASSERT_EQ(result.code, 0) << result.err;
-    std::ifstream stream(json);
-    results.push_back(nlohmann::json::parse(stream));
+    results.push_back(read_json(json));
   }
   for (const auto& result : results) {
     EXPECT_EQ(result.at("samples"), 10000);

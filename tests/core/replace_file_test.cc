@@ -2,19 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "framework/core/error.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
 
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
+using testing::text_of;
 
 TEST(ReplaceFile, HoldsTheNewTextOrTheOld) {
   const TemporaryDirectory directory;

@@ -1,8 +1,6 @@
 // What the tests of this room share.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -10,22 +8,13 @@
 
 #include "framework/data/sampler.h"
 #include "tests/support/seed.h"
+#include "tests/support/thrown_by.h"
 
 namespace lockstep::testing {
 
-// The text of the std::invalid_argument that `call` throws; a failure where it throws nothing or something else.
 template <class Call>
-std::string rejection(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "expected std::invalid_argument, got: " << error.what();
-    return {};
-  }
-  ADD_FAILURE() << "expected std::invalid_argument, nothing was thrown";
-  return {};
+std::string rejection(const Call& call) {
+  return thrown_by<std::invalid_argument>(call);
 }
 
 // The indices of the sampler's next batch.

@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +26,7 @@
 #include "framework/distributed/store.h"
 #include "framework/distributed/world.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
@@ -123,12 +123,7 @@ class LauncherTest : public ::testing::Test {
     return launch(ranks, arguments.data(), options);
   }
 
-  std::string word_of(int rank) const {
-    std::ifstream file(folder_ / std::to_string(rank));
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
+  std::string word_of(int rank) const { return testing::text_of(folder_ / std::to_string(rank)); }
 
   void wait_for_ranks(int ranks) const {
     const auto limit = Clock::now() + 10s;
@@ -225,9 +220,8 @@ TEST_F(LauncherTest, RanksDieWithTheLauncher) {
   for (int rank = 0; rank < 3; ++rank) {
     const std::string stat = "/proc/" + std::to_string(std::stol(word_of(rank))) + "/stat";
     const auto alive = [&] {
-      std::ifstream file(stat);
-      std::string text((std::istreambuf_iterator<char>(file)), {});
-      return !text.empty() && text.find(") Z ") == std::string::npos;
+      const std::string text = testing::text_of(stat);
+      return !text.empty() && !testing::contains(text, ") Z ");
     };
     while (alive() && Clock::now() < limit) std::this_thread::sleep_for(2ms);
     EXPECT_FALSE(alive()) << "rank " << rank;

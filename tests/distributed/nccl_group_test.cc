@@ -21,6 +21,8 @@
 #include "framework/distributed/store.h"
 #include "tests/distributed/conformance.h"
 #include "tests/support/gpus.h"
+#include "tests/support/text.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/worlds.h"
 
 namespace lockstep {
@@ -50,25 +52,13 @@ void expect_well(const std::vector<int>& statuses) { EXPECT_EQ(statuses, std::ve
 // Both ranks have come so far: one that has its result may be ahead of the other, which still needs it to get its own.
 void meet(ProcessGroup& group) { group.store()->barrier("meet"); }
 
-// What `body` throws as Error.
-template <class Body>
-std::string error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
 void expect_text(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+  for (const std::string& part : parts) EXPECT_CONTAINS(text, part);
 }
 
 // Until the group has failed, 20 s at most; the text of the failure.
 std::string failure_of(ProcessGroup& group) {
-  return error_of([&] {
+  return testing::thrown_by<Error>([&] {
     for (const auto end = Clock::now() + 20s; Clock::now() < end; std::this_thread::sleep_for(5ms)) group.check();
   });
 }
@@ -189,7 +179,7 @@ TEST(Gpu, NcclDeadlineNamesTheCollectiveAndWhereTheOthersAre) {
         complete(group.all_reduce(tensor));
         if (group.rank() == 1) {
           // Busy with something else.
-          const std::string text = error_of([&] {
+          const std::string text = testing::thrown_by<Error>([&] {
             for (const auto end = Clock::now() + 20s; Clock::now() < end; std::this_thread::sleep_for(5ms))
               group.check();
           });
@@ -197,7 +187,8 @@ TEST(Gpu, NcclDeadlineNamesTheCollectiveAndWhereTheOthersAre) {
           return;
         }
         const auto start = Clock::now();
-        const std::string text = error_of([&] { complete(group.all_reduce(tensor, ReduceOp::sum, "loss")); });
+        const std::string text =
+            testing::thrown_by<Error>([&] { complete(group.all_reduce(tensor, ReduceOp::sum, "loss")); });
         EXPECT_LT(Clock::now() - start, 20s);
         expect_text(text, {"rank 0", "all_reduce f32 (5000) [loss]", "not finished", "rank 1 was in no collective"});
         EXPECT_THROW(group.barrier().wait(), Error) << "a group does not recover";
@@ -214,7 +205,7 @@ TEST(Gpu, NcclSurvivorOfAKilledProcessEndsAtOnceAndNamesIt) {
     complete(group.all_reduce(tensor));
     meet(group);
     if (group.rank() == 1) ::raise(SIGKILL);
-    expect_text(error_of([&] { complete(group.all_reduce(tensor)); }), {"rank 1 is gone"});
+    expect_text(testing::thrown_by<Error>([&] { complete(group.all_reduce(tensor)); }), {"rank 1 is gone"});
   });
   EXPECT_EQ(statuses, (std::vector<int>{0, SIGKILL}));
   EXPECT_LT(Clock::now() - start, 25s) << "well before the deadline of 30 s";
@@ -228,7 +219,7 @@ TEST(Gpu, NcclRankThatThrowsReleasesTheOthers) {
     complete(group.all_reduce(tensor));
     meet(group);
     if (group.rank() == 1) throw Error("no more data");
-    expect_text(error_of([&] { complete(group.all_reduce(tensor)); }), {"rank 1"});
+    expect_text(testing::thrown_by<Error>([&] { complete(group.all_reduce(tensor)); }), {"rank 1"});
   });
   EXPECT_EQ(statuses, (std::vector<int>{0, 1 << 8}));
   EXPECT_LT(Clock::now() - start, 25s);
@@ -249,7 +240,7 @@ TEST(Gpu, NcclAbortEndsWhatWaits) {
       std::this_thread::sleep_for(200ms);
       group.abort("the loss is not a number");
     });
-    expect_text(error_of([&] { complete(work); }), {"the loss is not a number"});
+    expect_text(testing::thrown_by<Error>([&] { complete(work); }), {"the loss is not a number"});
     EXPECT_TRUE(work.done());
     other.join();
   }));
@@ -268,7 +259,7 @@ TEST(Gpu, NcclCallThatBlocksTheHostIsEnded) {
                                  return;
                                }
                                // The first of its kind: NCCL waits inside the call until the other rank connects.
-                               expect_text(error_of([&] { complete(group.recv(tensor, 1)); }),
+                               expect_text(testing::thrown_by<Error>([&] { complete(group.recv(tensor, 1)); }),
                                            {"send_recv f32 (5000) from rank 1", "not finished"});
                              },
                              {.timeout = kShortTimeout}));
@@ -325,7 +316,7 @@ TEST(Gpu, NcclCapturedStepThatHangsIsFound) {
                                step();
                                CudaGraph graph;
                                graph.capture(step);
-                               const std::string text = error_of([&] {
+                               const std::string text = testing::thrown_by<Error>([&] {
                                  if (group.rank() == 0) {
                                    graph.launch();
                                    group.watch([] { return "captured step 2"; });

@@ -16,26 +16,16 @@
 
 #include "framework/core/error.h"
 #include "framework/distributed/socket.h"
+#include "tests/support/text.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/worlds.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::contains;
 using Clock = std::chrono::steady_clock;
-
-// The text of the Error that `call` throws.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Store, GetWaitsForSet) {
   run_store_world(3, [](Store& store) {
@@ -110,7 +100,7 @@ TEST(Store, ThreadsOfOneRankDoNotBlockEachOther) {
 TEST(Store, DeadlineNamesTheKeyAndLeavesTheStoreUsable) {
   run_store_world(2, [](Store& store) {
     const auto start = Clock::now();
-    const std::string text = error_of([&] { store.get("never", 100ms); });
+    const std::string text = testing::thrown_by<Error>([&] { store.get("never", 100ms); });
     EXPECT_TRUE(contains(text, "never") && contains(text, "100 ms")) << text;
     EXPECT_GE(Clock::now() - start, 100ms);
     EXPECT_LT(Clock::now() - start, 3s);
@@ -122,7 +112,7 @@ TEST(Store, DeadlineNamesTheKeyAndLeavesTheStoreUsable) {
 TEST(Store, BarrierDeadlineNamesTheMissingRank) {
   run_store_world(2, [](Store& store) {
     if (store.rank() == 0) {
-      const std::string text = error_of([&] { store.barrier("save", 100ms); });
+      const std::string text = testing::thrown_by<Error>([&] { store.barrier("save", 100ms); });
       EXPECT_TRUE(contains(text, "save") && contains(text, "rank 1")) << text;
     }
     store.barrier("end");
@@ -137,11 +127,12 @@ TEST(Store, AbortReachesEveryWaitWithItsReason) {
       return;
     }
     const auto start = Clock::now();
-    const std::string text = error_of([&] { store.get("never", 20s); });
+    const std::string text = testing::thrown_by<Error>([&] { store.get("never", 20s); });
     EXPECT_TRUE(contains(text, "rank 1") && contains(text, "out of memory")) << text;
     EXPECT_LT(Clock::now() - start, 5s);
     EXPECT_TRUE(contains(store.failure().value_or(""), "out of memory"));
-    EXPECT_TRUE(contains(error_of([&] { store.get("later", 20s); }), "out of memory")) << "later waits fail too";
+    EXPECT_TRUE(contains(testing::thrown_by<Error>([&] { store.get("later", 20s); }), "out of memory"))
+        << "later waits fail too";
     store.set("last words", "may still be left");
     EXPECT_EQ(store.get("last words"), "may still be left");
   });
@@ -153,7 +144,7 @@ TEST(Store, RankThatThrowsIsNamedAtOnce) {
                                  store.barrier("start");
                                  if (store.rank() == 2) throw std::domain_error("a fault of rank 2");
                                  const auto start = Clock::now();
-                                 const std::string text = error_of([&] { store.get("never", 20s); });
+                                 const std::string text = testing::thrown_by<Error>([&] { store.get("never", 20s); });
                                  EXPECT_TRUE(contains(text, "rank 2 is gone")) << text;
                                  EXPECT_LT(Clock::now() - start, 5s);
                                }),
@@ -176,7 +167,7 @@ TEST(Store, KilledProcessIsNamedByTheOthers) {
     Store store(store_options(environment));
     store.barrier("start");
     if (store.rank() == 1) ::raise(SIGKILL);
-    const std::string text = error_of([&] { store.get("never", 20s); });
+    const std::string text = testing::thrown_by<Error>([&] { store.get("never", 20s); });
     if (!contains(text, "rank 1 is gone")) throw Error("rank 1 is not named: " + text);
   });
   EXPECT_EQ(statuses, (std::vector<int>{0, SIGKILL, 0}));
@@ -190,11 +181,11 @@ TEST(Store, LossOfRankZeroIsOneClearLine) {
       for (const char* other : {"rank 1", "rank 2"}) store.get(other);
       ::raise(SIGKILL);
     }
-    const std::string text = error_of([&] {
+    const std::string text = testing::thrown_by<Error>([&] {
       store.set("rank " + std::to_string(store.rank()), "");
       store.get("never", 20s);
     });
-    const std::string again = error_of([&] { store.set("more", ""); });
+    const std::string again = testing::thrown_by<Error>([&] { store.set("more", ""); });
     ::_exit(contains(text, "has lost the store of rank 0") && again == text && !contains(text, "\n") ? 42 : 1);
   });
   EXPECT_EQ(statuses, (std::vector<int>{SIGKILL, 42 << 8, 42 << 8}));
@@ -231,7 +222,7 @@ TEST(Store, NobodyThereIsAnErrorAtTheDeadline) {
   }
   const auto start = Clock::now();
   const std::string text =
-      error_of([&] { Store store({.port = port, .rank = 1, .size = 2, .connect_timeout = 200ms}); });
+      testing::thrown_by<Error>([&] { Store store({.port = port, .rank = 1, .size = 2, .connect_timeout = 200ms}); });
   EXPECT_TRUE(contains(text, std::to_string(port))) << text;
   EXPECT_LT(Clock::now() - start, 3s);
 }
@@ -255,7 +246,8 @@ TEST(Store, LateServerIsWaitedFor) {
 TEST(Store, SilentListenerDoesNotHoldAClientForEver) {
   const Socket silent = listen_on(0, true);
   const auto start = Clock::now();
-  EXPECT_NE(error_of([&] { Store store({.port = port_of(silent), .rank = 1, .size = 2, .connect_timeout = 200ms}); }),
+  EXPECT_NE(testing::thrown_by<Error>(
+                [&] { Store store({.port = port_of(silent), .rank = 1, .size = 2, .connect_timeout = 200ms}); }),
             "");
   EXPECT_LT(Clock::now() - start, 3s);
 }

@@ -6,9 +6,12 @@
 #include <set>
 #include <string>
 
+#include "tests/support/text.h"
+
 namespace lockstep {
 namespace {
 
+using testing::contains;
 using Kind = ClaimVerdict;
 
 GpuNode gpu_with(const char* name, int compute_capability, int generation, int links, double gb_s) {
@@ -56,8 +59,6 @@ ClaimAnswer answer(const ClaimEvidence& evidence, std::string_view name) {
       std::find_if(answers.begin(), answers.end(), [&](const ClaimAnswer& one) { return one.claim->name == name; });
   return found == answers.end() ? ClaimAnswer{} : *found;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Claims, EachHasBothLanguagesASourceAndAnAnswer) {
   const auto answers = answer_claims({});

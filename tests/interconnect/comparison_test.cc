@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "tests/support/seed.h"
+#include "tests/support/text.h"
 
 namespace lockstep {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using testing::contains;
 
 TEST(Comparison, FiguresByHand) {
   const std::vector<ArmRun> fast{{10, 8}, {10, 8}, {11, 8}};
