@@ -185,6 +185,28 @@ __device__ inline std::int64_t quotient(std::int64_t a, std::int64_t b) {
   return a / b;
 }
 
+// Where a thread loads several values and then stores them: the compiler would store the first before it loads the
+// last, and so wait for memory more than once.
+__device__ inline void all_loads_begun() { asm volatile("" ::: "memory"); }
+
+// put(i, get(i)) for i from first on in steps below end, the gets of kBatch at once: a loop that is only unrolled waits
+// for each of the last ones by itself.
+template <int kBatch, class Get, class Put>
+__device__ void in_batches(int first, int end, int step, Get get, Put put) {
+  for (int start = first; start < end; start += kBatch * step) {
+    decltype(get(0)) values[kBatch];
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k) {
+      if (start + k * step < end) values[k] = get(start + k * step);
+    }
+    all_loads_begun();
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k) {
+      if (start + k * step < end) put(start + k * step, values[k]);
+    }
+  }
+}
+
 // Position of the calling thread in a one-dimensional grid, and the number of its threads.
 __device__ inline std::int64_t thread_in_grid() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -60,23 +60,42 @@ struct PatchGeometry {
   // threads share it.
   template <class T, class P>
   __device__ void load(const T* source, const Group& group, P* patch) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int warps = static_cast<int>(blockDim.x) / 32;
-    const int elements = patch_row_size() / pixel_step * depth;  // of a row
-    for (int row = static_cast<int>(threadIdx.x) / 32; row < patch_rows(); row += warps) {
-      const int source_row = group.first_row * stride - padding + row;
-      const bool inside = source_row >= 0 && source_row < source_height;
-      const T* const from = source + (group.image * source_height + source_row) * source_width * depth;
-      P* const to = patch + row * patch_row_size();
-#pragma unroll 8
-      for (int i = lane; i < elements; i += 32) {
-        const int at = i - padding * depth;
-        const T value = inside && at >= 0 && at < source_width * depth ? from[at] : T{0};
-        P& place = to[pixel_step == depth ? i : i + i / depth * (pixel_step - depth)];
+    constexpr int kBatch = 8;  // elements of a thread that are under way at once
+    const int threads = static_cast<int>(blockDim.x);
+    const int pitch = source_width * depth;                      // of a row of the source
+    const int elements = patch_row_size() / pixel_step * depth;  // of a row of the patch
+    const int step_rows = threads / elements;
+    const int step_columns = threads - step_rows * elements;
+    const T* const image = source + group.image * source_height * pitch;
+    int row = static_cast<int>(threadIdx.x) / elements;
+    int column = static_cast<int>(threadIdx.x) - row * elements;
+    while (row < patch_rows()) {
+      T values[kBatch];
+      int places[kBatch];  // in the patch; negative: behind its end
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) {
+        const int source_row = group.first_row * stride - padding + row;
+        const int at = column - padding * depth;
+        const bool is_place = row < patch_rows();
+        const bool inside = is_place && source_row >= 0 && source_row < source_height && at >= 0 && at < pitch;
+        values[k] = inside ? image[static_cast<std::int64_t>(source_row) * pitch + at] : T{0};
+        const int gaps = pixel_step == depth ? 0 : column / depth * (pixel_step - depth);
+        places[k] = is_place ? row * patch_row_size() + column + gaps : -1;
+        row += step_rows;
+        column += step_columns;
+        if (column >= elements) {
+          column -= elements;
+          ++row;
+        }
+      }
+      all_loads_begun();
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) {
+        if (places[k] < 0) continue;
         if constexpr (std::is_same_v<T, P>) {
-          place = value;
+          patch[places[k]] = values[k];
         } else {
-          place = to_float(value);
+          patch[places[k]] = to_float(values[k]);
         }
       }
     }

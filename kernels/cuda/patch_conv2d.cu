@@ -53,11 +53,15 @@ __global__ void __launch_bounds__(32 * kWarps)
   const int warp = thread / 32;
   const int row = thread % 32 / 4;
   const int pair = 2 * (thread % 4);
-  for (int i = thread; i < kTiles * 8 * kSteps * 16; i += 32 * kWarps) {
-    const int column = i / (kSteps * 16);
-    const int k = i % (kSteps * 16);
-    rows[column * kRow + k] = weights.at(channel_of<kTiles>(column / 8, column % 8), k);
-  }
+  constexpr int kElements = kTiles * 8 * kSteps * 16;
+  constexpr int kOfThread = (kElements + 32 * kWarps - 1) / (32 * kWarps);
+  cuda::in_batches<kOfThread>(
+      thread, kElements, 32 * kWarps,
+      [&](int i) {
+        const int column = i / (kSteps * 16);
+        return weights.at(channel_of<kTiles>(column / 8, column % 8), i % (kSteps * 16));
+      },
+      [&](int i, bfloat16 weight) { rows[i / (kSteps * 16) * kRow + i % (kSteps * 16)] = weight; });
   // Products past the end have a weight of 0: any element does.
   for (int k = thread; k < kSteps * 16; k += 32 * kWarps) offsets[k] = k < g.products() ? g.offset(k) : 0;
   __syncthreads();
@@ -152,12 +156,18 @@ bool fits(const PatchGeometry& g, int64_t channels) {
   return found && g.width <= 4096 && g.patch_bytes<bfloat16>() + weight_bytes <= kSharedBytes;
 }
 
+// Pixels of a group of the target: fewer where there would not be work for all SMs.
+int64_t group_pixels(const Shape& target) {
+  constexpr int64_t kManyGroups = 264;  // two for each SM of the largest GPUs
+  return std::clamp<int64_t>(target[0] * target[1] * target[2] / kManyGroups, 64, kGroupPixels);
+}
+
 PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
-  return {x, y, weight[1], weight[2], params.stride, params.padding, kGroupPixels};
+  return {x, y, weight[1], weight[2], params.stride, params.padding, group_pixels(y)};
 }
 
 PatchGeometry gradient_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
-  return {dy, x, weight[1], weight[2], 1, weight[1] - 1 - params.padding, kGroupPixels};
+  return {dy, x, weight[1], weight[2], 1, weight[1] - 1 - params.padding, group_pixels(x)};
 }
 
 template <class G>

@@ -30,15 +30,17 @@ struct Weights {
   __device__ void load(float* to) const {
     for (int channel = static_cast<int>(threadIdx.x) / 32; channel < tiles() * kTile; channel += kWarps) {
       float* const column = to + channel / kTile * products() * kTile + channel % kTile;
-#pragma unroll 8
-      for (int k = static_cast<int>(threadIdx.x) % 32; k < products(); k += 32) {
-        int at = channel * products() + k;
-        if (turned) {
-          const int tap = k / depth;
-          at = ((k - tap * depth) * taps + taps - 1 - tap) * channels + channel;
-        }
-        column[k * kTile] = channel < channels ? data[at] : 0.0F;
-      }
+      cuda::in_batches<8>(
+          static_cast<int>(threadIdx.x) % 32, products(), 32,
+          [&](int k) {
+            int at = channel * products() + k;
+            if (turned) {
+              const int tap = k / depth;
+              at = ((k - tap * depth) * taps + taps - 1 - tap) * channels + channel;
+            }
+            return channel < channels ? data[at] : 0.0F;
+          },
+          [&](int k, float weight) { column[k * kTile] = weight; });
     }
   }
 };
@@ -117,12 +119,14 @@ __global__ void __launch_bounds__(kBlock)
     const auto group = g.group(index);
     __syncthreads();
     g.load(x, group, patch);
-    for (int i = thread; i < group.pixels * tasks.padded(); i += kBlock) {
-      const int pixel = i / tasks.padded();
-      const int output = i - pixel * tasks.padded();
-      gradients[i] =
-          output < tasks.outputs ? cuda::to_float(dy[(group.first_pixel + pixel) * tasks.outputs + output]) : 0.0F;
-    }
+    cuda::in_batches<4>(
+        thread, group.pixels * tasks.padded(), kBlock,
+        [&](int i) {
+          const int pixel = i / tasks.padded();
+          const int output = i - pixel * tasks.padded();
+          return output < tasks.outputs ? dy[(group.first_pixel + pixel) * tasks.outputs + output] : T{0};
+        },
+        [&](int i, T value) { gradients[i] = cuda::to_float(value); });
     __syncthreads();
 #pragma unroll
     for (int turn = 0; turn < kMostTasks; ++turn) {
