@@ -114,7 +114,6 @@ struct Product {
   int depth;
   Result<T> out;
   Target sums;  // of the lines of a across the depth, one for each row of the result; null: not wanted
-
   int slices = 1;  // blocks of a cluster that share the depth of a tile
 
   __host__ __device__ int column_tiles() const { return (out.columns + kTile - 1) / kTile; }
