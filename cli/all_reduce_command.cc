@@ -35,6 +35,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::size_t kMostSizes = 10'000;
+constexpr int kMostFactor = 1 << 20;  // times the largest size it still fits into 64 bits
 
 struct AllReduceArguments {
   DeviceArguments device;
@@ -134,7 +135,8 @@ void check(const AllReduceArguments& arguments) {
   expect(arguments.iterations.value_or(1) >= 1 && arguments.warmup.value_or(0) >= 0,
          "-n, -w: expected at least 1 and 0, got {} and {}", arguments.iterations.value_or(1),
          arguments.warmup.value_or(0));
-  expect(arguments.step_factor.value_or(2) >= 1, "-f: expected at least 1, got {}", arguments.step_factor.value_or(2));
+  const int factor = arguments.step_factor.value_or(2);
+  expect(factor >= 1 && factor <= kMostFactor, "-f: expected from 1 to {}, got {}", kMostFactor, factor);
   if (!arguments.model.empty()) expect_known("model", arguments.model, model_names());
 }
 

@@ -58,6 +58,7 @@ TEST(WrongInput, NumbersThatWouldOverflow) {
                    {"--image-size", "at most 8192", side});
   }
   expect_refused(run_command("train vgg11 --synthetic --steps 1 --image-size 3037000499"), {"--image-size"});
+  expect_refused(run_command("all-reduce --device cpu -b 8G -e 8G -f 2147483647"), {"-f", "to 1048576", "2147483647"});
   for (const char* command : {"measure mlp --steps 2147483647", "predict mlp --warmup 2147483647",
                               "compare mlp --emulate nvlink4,pcie5 --steps 1000001"}) {
     expect_refused(run_command(command), {"--steps, --warmup", "from 1 to 1000000"});
