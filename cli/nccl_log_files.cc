@@ -58,7 +58,9 @@ std::optional<NcclLogFiles>& kept_log() {
 
 NcclLogFiles::NcclLogFiles(Of of) {
   const NcclSettings settings = NcclSettings::of_process();
+  std::error_code ignored;
   if (const auto file = settings.find(kFile)) file_ = filled_in(file->value);
+  written_before_ = std::filesystem::last_write_time(file_, ignored);
   if (settings.find("NCCL_DEBUG") || !file_.empty()) return;
   if (of == Of::this_process) {
     file_ = file_in_memory();
@@ -77,6 +79,7 @@ NcclLog NcclLogFiles::read() const {
   NcclLog log;
   std::error_code ignored;
   if (!folder_) {
+    if (std::filesystem::last_write_time(file_, ignored) == written_before_) return log;
     std::ifstream stream(file_);
     log.read(stream);
     return log;

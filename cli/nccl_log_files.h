@@ -1,6 +1,7 @@
 // NCCL's own log, kept where it can be read: the second witness beside the counters.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,9 +11,9 @@
 
 namespace lockstep::cli {
 
-// Has NCCL write its log to files of ours, unless the user has it logged already: then what this process writes to the
-// user's file is read. Make it while there is one thread and no communicator, and once: NCCL opens the file only once,
-// and the variables that name it stay set, since threads of NCCL read the environment at any time.
+// Has NCCL write its log to files of ours, unless the user has it logged already: then the user's file is read, once it
+// has been written anew. Make it while there is one thread and no communicator, and once: NCCL opens the file only
+// once, and the variables that name it stay set, since threads of NCCL read the environment at any time.
 class NcclLogFiles {
  public:
   enum class Of {
@@ -24,8 +25,9 @@ class NcclLogFiles {
   NcclLog read() const;
 
  private:
-  std::optional<ScratchDirectory> folder_;  // of programs
-  std::string file_;                        // of this process
+  std::optional<ScratchDirectory> folder_;          // of programs
+  std::string file_;                                // of this process
+  std::filesystem::file_time_type written_before_;  // file_; as long as it stands, another run's log is there
 };
 
 // The log of this process, kept from here to its end. Call it where NcclLogFiles may be made.

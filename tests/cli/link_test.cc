@@ -123,6 +123,21 @@ TEST(WithLink, NcclsOwnLogIsHeardToo) {
   EXPECT_TRUE(contains(with_link("pcie", "env", "NCCL_DEBUG_SUBSYS=COLL").out, "NCCL_DEBUG_SUBSYS=INIT\n"));
 }
 
+// What a user's file held before is another run's.
+TEST(WithLink, ALogThatIsNotOfThisRunSaysNothing) {
+  const CountedMachine machine;
+  const TemporaryDirectory files;
+  const std::string line = "h:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct";
+  std::ofstream(files / "log") << line << '\n';
+  const std::string users = "NCCL_DEBUG=INFO NCCL_DEBUG_FILE=" + (files / "log");
+  const CommandResult silent = with_link("nvlink", machine.moves(0, 400e6), users);
+  EXPECT_EQ(silent.code, 0) << silent.err;
+  EXPECT_TRUE(contains(silent.err, ": unproven:")) << silent.err;
+  EXPECT_FALSE(contains(silent.err, "SHM 1")) << silent.err;
+  const std::string logs = "echo \"" + line + "\" > $NCCL_DEBUG_FILE; ";
+  EXPECT_TRUE(contains(with_link("nvlink", logs + machine.moves(0, 400e6), users).err, "SHM 1"));
+}
+
 // A program that meets others by MPI is none of ours: nothing is asked of how it meets them.
 TEST(WithLink, WhateverStartedItTheProgramsLogIsHeard) {
   const std::string mpi = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=";
