@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <exception>
 #include <initializer_list>
@@ -138,6 +139,7 @@ class GlooGroup final : public ProcessGroup {
   }
 
   ~GlooGroup() override {
+    wait_for_readers();
     interrupt();
     worker_.reset();
   }
@@ -168,6 +170,7 @@ class GlooGroup final : public ProcessGroup {
     try {
       collectives_.run(collective);
     } catch (const std::exception& error) {
+      failed_ = true;
       // The others are to fail now, not at their deadline.
       context_->closeConnections();
       throw Error(report(text_of(error)));
@@ -222,6 +225,23 @@ class GlooGroup final : public ProcessGroup {
                     sequence_, static_cast<std::uint64_t>(message.tag)});
   }
 
+  // A message is sent when it lies with the system, but Gloo closes a connection by a reset, which takes back what the
+  // peer has not read yet, and does not tell a peer that is in the middle of it. So nobody leaves before all have had
+  // the results of their collectives. A rank that goes on without this one has read in the meantime what was sent.
+  void wait_for_readers() {
+    constexpr milliseconds kTimeToRead{5000};
+    if (failed_ || std::uncaught_exceptions() > exceptions_at_start_) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (interrupted_ || !transfers_.empty()) return;
+    }
+    try {
+      store_->barrier(name_ + "/read", std::min(timeout_, kTimeToRead));
+    } catch (const std::exception&) {
+      // Nor does one wait for a rank that is gone.
+    }
+  }
+
   // Ends what is in flight here, and lets the others notice.
   void interrupt() {
     {
@@ -271,6 +291,7 @@ class GlooGroup final : public ProcessGroup {
   std::shared_ptr<Store> store_;
   const std::string name_;
   const milliseconds timeout_;
+  const int exceptions_at_start_ = std::uncaught_exceptions();
   std::shared_ptr<gloo::rendezvous::Context> context_;
 
   // Of the worker's thread.
@@ -282,6 +303,7 @@ class GlooGroup final : public ProcessGroup {
   std::vector<std::uint64_t> messages_received_;
   MeshCollectives collectives_;
 
+  std::atomic<bool> failed_ = false;  // a collective has
   std::mutex mutex_;
   std::vector<Transfer> transfers_;  // changed by the worker under the lock, read by interrupt()
   bool interrupted_ = false;

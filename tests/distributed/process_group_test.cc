@@ -98,6 +98,19 @@ TYPED_TEST(ProcessGroupTest, ManyOutstandingCollectivesRunInOrder) { TypeParam::
 TYPED_TEST(ProcessGroupTest, RingAllReduceIsAnAllReduce) { TestFixture::runs(check_ring_all_reduce); }
 TYPED_TEST(ProcessGroupTest, WrongArgumentsAreRefusedAtTheCall) { TypeParam::run(2, check_wrong_arguments); }
 
+// A rank that has sent all may leave before the others have read it.
+TYPED_TEST(ProcessGroupTest, WhoLeavesFirstTakesNothingAway) {
+  for (int round = 0; round < 10; ++round) {
+    TypeParam::run(3,
+                   [&](ProcessGroup& group) {
+                     std::vector<float> values(35'000, group.rank() == 0 ? 7.0F : 0.0F);
+                     group.broadcast(view_of(values), 0).wait();
+                     EXPECT_EQ(std::ranges::count(values, 7.0F), std::ssize(values)) << "rank " << group.rank();
+                   },
+                   {.timeout = std::chrono::seconds(10)});
+  }
+}
+
 TYPED_TEST(ProcessGroupTest, CallsReturnBeforeTheOthersCome) {
   std::atomic<bool> issued{false};
   TypeParam::run(2, [&](ProcessGroup& group) {
