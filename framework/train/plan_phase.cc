@@ -25,9 +25,12 @@ namespace lockstep {
 
 namespace {
 
+// A choice is a number in a list of candidates. To be raised where a list changes other than at its end.
+constexpr int kCandidateLists = 2;
+
 std::string header() {
-  return fmt::format("# {}, CUDA {}, cuDNN {}\n", selected_gpu().name, build_part("CUDA").version,
-                     build_part("cuDNN").version);
+  return fmt::format("# {}, CUDA {}, cuDNN {}, candidates {}\n", selected_gpu().name, build_part("CUDA").version,
+                     build_part("cuDNN").version, kCandidateLists);
 }
 
 }  // namespace

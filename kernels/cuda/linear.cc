@@ -186,15 +186,15 @@ Key key_of(const ExecContext& exec, const ConstView& x, const Shape& weight) {
 }
 
 // The fastest, found out when a problem is met for the first time.
-template <class TryOut>
-Algorithm chosen(const ExecContext& exec, const Key& key, const std::vector<Algorithm>& algorithms, TryOut&& try_out,
-                 cuda::Targets targets) {
-  if (algorithms.size() == 1) return algorithms.front();
+template <class Pass, class TryOut>
+Algorithm chosen(const ExecContext& exec, const Key& key, const Pass& pass, TryOut&& try_out, cuda::Targets targets) {
   static std::mutex mutex;
   static std::map<Key, Algorithm> known;
   const std::lock_guard lock(mutex);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
+  const std::vector<Algorithm> algorithms = pass.algorithms();
+  if (algorithms.size() == 1) return algorithms.front();
   const auto algorithm = [&](int candidate) { return algorithms[static_cast<std::size_t>(candidate)]; };
   const int choice =
       cuda::choose(exec, key.text(),
@@ -214,7 +214,7 @@ void cuda::linear_forward(const ExecContext& exec, ConstView x, ConstView weight
   key.bias = bias.data != nullptr;
   key.relu = activation == Activation::relu;
   pass.run(exec,
-           chosen(exec, key, pass.algorithms(),
+           chosen(exec, key, pass,
                   [&](const ExecContext& own, const Algorithm& algorithm) { pass.run(own, algorithm); }, {{y, false}}));
 }
 
@@ -231,7 +231,7 @@ void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, C
   key.adds_to_x = dx.accumulate;
   key.adds_to_weight = dweight.accumulate;
   key.adds_to_bias = dbias.accumulate;
-  pass.run(exec, chosen(exec, key, pass.algorithms(),
+  pass.run(exec, chosen(exec, key, pass,
                         [&](const ExecContext& own, const Algorithm& algorithm) { pass.try_out(own, algorithm); },
                         {dx, dweight, dbias}));
 }

@@ -11,7 +11,7 @@ namespace {
 using cuda::Product;
 using cuda::Tiling;
 
-// The registers of a thread are limited so that three blocks share an SM where there are many.
+// The registers of a thread are limited so that three blocks share an SM where there are many and their chunks are few.
 template <int kWarps, int kStages>
 inline constexpr int kBlocksOfSm = kWarps == 4 && kStages < 8 ? 3 : 1;
 
@@ -73,8 +73,7 @@ const char* cuda::tiling_name(Tiling tiling) {
 std::vector<Tiling> cuda::linear_tilings(const ConstView& x, const Shape& weight) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   if (x.numel() == 0 || weight.numel() == 0 || x.numel() >= kMost || weight.numel() >= kMost) return {};
-  static const bool has_clusters = can_launch_programmatically();  // both come with sm_90
-  if (!has_clusters) return {Tiling::deep, Tiling::wide};
+  if (!can_launch_programmatically()) return {Tiling::deep, Tiling::wide};  // nor are there clusters: both need sm_90
   return {Tiling::deep, Tiling::wide, Tiling::quarters, Tiling::eighths};
 }
 

@@ -153,7 +153,7 @@ bool fits(const PatchGeometry& g, int64_t channels) {
   const bool found = with_size(channels, g.products(), [&](auto tiles, auto steps) {
     weight_bytes = tiles.value * 8 * (steps.value * 16 + 8) * 2 + steps.value * 64;
   });
-  return found && g.width <= 4096 && g.patch_bytes<bfloat16>() + weight_bytes <= kSharedBytes;
+  return found && g.products() > 0 && g.width <= 4096 && g.patch_bytes<bfloat16>() + weight_bytes <= kSharedBytes;
 }
 
 // Pixels of a group of the target: fewer where there would not be work for all SMs.

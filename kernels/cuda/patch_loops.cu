@@ -221,7 +221,7 @@ int weight_bytes(const PatchGeometry& g, const Tasks& tasks) {
 constexpr int kMostTurns = 2;
 
 bool small(const PatchGeometry& g, const Shape& weight) {
-  return g.width <= 4096 && weight.numel() <= 8192 && weight[0] <= 64 && weight[3] <= 64;
+  return g.products() > 0 && g.width <= 4096 && weight.numel() <= 8192 && weight[0] <= 64 && weight[3] <= 64;
 }
 
 template <class G>

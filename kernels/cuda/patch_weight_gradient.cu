@@ -195,7 +195,7 @@ bool cuda::tiles_weight_gradient_fits(const Shape& x, const Shape& weight, const
   int bytes = 0;
   const bool found = with_size(weight[0], g.products(),
                                [&](auto tiles, auto columns) { bytes = shared_bytes<tiles.value, columns.value>(g); });
-  return found && g.width <= 4096 && bytes <= kSharedBytes;
+  return found && g.products() > 0 && g.width <= 4096 && bytes <= kSharedBytes;
 }
 
 void cuda::tiles_weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params,
