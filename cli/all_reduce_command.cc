@@ -169,8 +169,10 @@ void measure_as(const AllReduceArguments& arguments, const LinkPolicy& policy, W
   SweepDescription sweep{
       .link = arguments.link.link, .device = device_text(world.group()), .ranks = world.size(), .test = test};
   std::optional<LinkProof> proof;
-  if (context().device() == DeviceType::cuda) {
+  if (context().device() == DeviceType::cuda || arguments.link.require_proof) {
     proof = LinkWitness(arguments.link, world).probe();
+  }
+  if (context().device() == DeviceType::cuda) {
     sweep.path = policy.description;
     describe_link(sweep, *proof, world.group());
   }
@@ -237,6 +239,9 @@ std::function<int(char** argv)> add_all_reduce_command(CLI::App& app) {
     check(*arguments);
     if (!arguments->emulation.emulate.empty()) {
       expect(emulated_links(arguments->emulation.emulate).size() == 1, "--emulate: expected one link, got {}",
+             arguments->emulation.emulate);
+      expect(!arguments->link.require_proof,
+             "--require-proof: expected a real link, got --emulate {}, which carries nothing that could be proven",
              arguments->emulation.emulate);
       place_on_cpu_ranks(arguments->device);
     }

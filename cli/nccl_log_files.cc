@@ -79,12 +79,15 @@ NcclLog NcclLogFiles::read() const {
   NcclLog log;
   std::error_code ignored;
   if (!folder_) {
+    // A pipe or a terminal would be waited for, or taken from its reader.
+    if (!std::filesystem::is_regular_file(file_, ignored)) return log;
     if (std::filesystem::last_write_time(file_, ignored) == written_before_) return log;
     std::ifstream stream(file_);
     log.read(stream);
     return log;
   }
   for (const auto& file : std::filesystem::directory_iterator(folder_->path(), ignored)) {
+    if (!file.is_regular_file(ignored)) continue;
     std::ifstream stream(file.path());
     log.read(stream);
   }

@@ -7,6 +7,12 @@ namespace lockstep::cli {
 
 CostModel model_of_sweep(const nlohmann::ordered_json& sweep) {
   expect(entry_of(sweep, "rows").is_array(), "expected a file of lockstep all-reduce --json, found no rows in it");
+  const auto wrong = value_of<std::int64_t>(sweep, "wrong");
+  expect(wrong == 0, "expected a sweep whose results were right, got {} wrong elements; measure it again", wrong);
+  const Json& probe = entry_of(sweep, "probe");
+  expect(value_of<std::string>(probe, "verdict") != "contradicted",
+         "expected a sweep of {}, got one that took another link: {}", value_of<std::string>(sweep, "link"),
+         value_of<std::string>(probe, "reason"));
   std::vector<MeasuredTime> times;
   for (const Json& row : elements_of(sweep, "rows")) {
     times.push_back({needed<std::int64_t>(row, "bytes"), needed<double>(entry_of(row, "in_place"), "us")});

@@ -69,6 +69,26 @@ std::optional<StepTimeline> step_timeline_of(const Json& json) {
   return timeline_of(json);
 }
 
+// An arm is proven where all of its runs are: by their probe and, after it, by what they trained.
+void expect_of_runs(ArmFigures& arm, const Json& runs) {
+  if (arm.proof != "proven") return;
+  const auto lower = [&arm](std::string proof, std::string reason) {
+    arm.proof = std::move(proof);
+    arm.proof_reason = std::move(reason);
+  };
+  if (runs.empty()) return lower("unproven", "no run that would prove it is in the file");
+  for (const Json& run : runs) {
+    for (const char* part : {"probe", "training"}) {
+      const Json& proof = entry_of(run, part);
+      const auto verdict = value_of<std::string>(proof, "verdict");
+      if (verdict == "contradicted") return lower(verdict, value_of<std::string>(proof, "reason"));
+      if (verdict != "proven" && arm.proof == "proven") {
+        lower("unproven", value_of<std::string>(proof, "reason", "one of its runs is not proven"));
+      }
+    }
+  }
+}
+
 ArmFigures arm_of(const Json& json) {
   ArmFigures arm;
   arm.link = value_of<std::string>(json, "link", "unnamed link");
@@ -82,6 +102,7 @@ ArmFigures arm_of(const Json& json) {
   arm.proof = value_of<std::string>(json, "proof", "not measured");
   arm.proof_reason = value_of<std::string>(json, "proof_reason");
   const Json& runs = elements_of(json, "runs");
+  expect_of_runs(arm, runs);
   const Json run = runs.empty() ? Json() : runs.front();
   const Json& probe = entry_of(run, "probe");
   arm.over_nvlink = value_of<bool>(probe, "over_nvlink");
@@ -121,6 +142,9 @@ CaseFigures case_of(const Json& json) {
   figures.warmup = value_of<int>(json, "warmup");
   figures.alone_ms = value_if<double>(json, "alone_ms");
   for (const Json& arm : elements_of(json, "arms")) figures.arms.push_back(arm_of(arm));
+  // Each of these alone says so, whatever else a file has lost.
+  figures.emulated |= figures.slow_motion != 1.0;
+  for (const ArmFigures& arm : figures.arms) figures.emulated |= arm.proof == "emulated";
   if (figures.arms.size() != 2) figures.arms.clear();
   const Json& speedup = entry_of(json, "speedup");
   figures.speedup = figured_of(speedup, "value");

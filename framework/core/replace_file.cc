@@ -1,5 +1,7 @@
 #include "framework/core/replace_file.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -11,12 +13,18 @@ namespace lockstep {
 void replace_file(const std::filesystem::path& file, const std::string& text) {
   std::error_code error;  // of the directory: writing the file tells
   std::filesystem::create_directories(file.parent_path(), error);
-  const std::filesystem::path fresh = file.string() + ".new";
+  // A name that no file of the user has.
+  const std::filesystem::path fresh = fmt::format("{}.{}.new", file.string(), ::getpid());
+  const auto fail = [&](const std::string& why) {
+    std::error_code ignored;
+    std::filesystem::remove(fresh, ignored);  // on a full disk above all
+    throw Error(fmt::format("{}: cannot be written: {}", file.string(), why));
+  };
   std::ofstream stream(fresh, std::ios::trunc);
   stream << text << std::flush;
-  if (!stream) throw Error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
+  if (!stream) fail(std::strerror(errno));
   std::filesystem::rename(fresh, file, error);
-  if (error) throw Error(fmt::format("{}: cannot be written: {}", file.string(), error.message()));
+  if (error) fail(error.message());
 }
 
 }  // namespace lockstep

@@ -33,8 +33,8 @@ const GpuNode* linked_gpu(const Topology& topology) {
 
 std::string why_no_links(const Topology& topology) {
   if (topology.gpus.empty()) return "there is no GPU";
-  return fmt::format("{} has no active NVLink",
-                     topology.gpus.size() == 1 ? "the GPU" : fmt::format("none of the {} GPUs", topology.gpus.size()));
+  if (topology.gpus.size() == 1) return "the GPU has no active NVLink";
+  return fmt::format("none of the {} GPUs has an active NVLink", topology.gpus.size());
 }
 
 double nvlink_rate(const GpuNode& gpu) { return gpu.active_nvlinks * gpu.nvlink_gb_s; }

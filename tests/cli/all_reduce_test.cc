@@ -94,6 +94,13 @@ TEST(AllReduce, TakesTheSizesOfAModelsBuckets) {
   EXPECT_NEAR(static_cast<double>(std::stoll(rows[0][0]) + std::stoll(rows[1][0])), 4 * 669706, 6 * 4096);
 }
 
+TEST(AllReduce, RanksOnCpusProveNothing) {
+  const CommandResult result = run_command("all-reduce --ranks 2 -b 8 -e 16 -f 2 -n 1 -w 0 --require-proof");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_NE(result.err.find("unproven, and --require-proof is given: the ranks are on CPUs"), std::string::npos)
+      << result.err;
+}
+
 TEST(AllReduce, OneRankCarriesNothing) {
   const CommandResult result = run_command("all-reduce --ranks 1 -b 1K -e 1K -n 2");
   EXPECT_NE(result.out.find("one rank sends nothing"), std::string::npos) << result.out;
@@ -117,6 +124,7 @@ TEST(AllReduce, WrongUsageIsOneLine) {
       {"--emulate nvlnk4", "did you mean nvlink4"},
       {"--emulate nvlink4,pcie5", "expected one link"},
       {"--emulate nvlink4 --device cuda", "expected CPU ranks"},
+      {"--emulate nvlink4 --require-proof", "expected a real link"},
   };
   for (const auto& wrong : cases) {
     const CommandResult result = run_command(std::string("all-reduce ") + wrong.arguments);

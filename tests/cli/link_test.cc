@@ -1,6 +1,7 @@
 // The switch, the proof and the topology as a user meets them, on machines that a fake driver library makes up.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,6 +137,20 @@ TEST(WithLink, ALogThatIsNotOfThisRunSaysNothing) {
   EXPECT_FALSE(contains(silent.err, "SHM 1")) << silent.err;
   const std::string logs = "echo \"" + line + "\" > $NCCL_DEBUG_FILE; ";
   EXPECT_TRUE(contains(with_link("nvlink", logs + machine.moves(0, 400e6), users).err, "SHM 1"));
+}
+
+// Who reads a pipe is somebody else.
+TEST(WithLink, ALogThatIsNoFileIsNotWaitedFor) {
+  const TemporaryDirectory files;
+  const std::string pipe = files / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe, std::string("/dev/zero")}) {
+    const CommandResult result =
+        with_link("pcie", "touch $NCCL_DEBUG_FILE", "timeout 20 env NCCL_DEBUG=INFO NCCL_DEBUG_FILE=" + file);
+    EXPECT_EQ(result.code, 0) << file << ": " << result.err;
+  }
+  const CommandResult own = with_link("pcie", "mkfifo $(dirname $NCCL_DEBUG_FILE)/pipe", "timeout 20 env");
+  EXPECT_EQ(own.code, 0) << own.err;
 }
 
 // A program that meets others by MPI is none of ours: nothing is asked of how it meets them.

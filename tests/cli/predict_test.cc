@@ -102,10 +102,17 @@ TEST(Predict, SweepsThatAreDamagedAreRefused) {
     const char* place;
     json value;
     const char* part;
-  } cases[] = {{"/rows/0/bytes", 2.5, "bytes: expected a whole number"}, {"/rows/0/bytes", 1e30, "bytes: expected"},
-               {"/rows/0/bytes", nullptr, "bytes: expected a value"},    {"/rows/1/in_place/us", -1, "us: expected"},
-               {"/emulated", "yes", "emulated: expected true or false"}, {"/ranks", 4294967298, "ranks: expected"},
-               {"/shared_link", 1, "shared_link: expected true"},        {"/rows", 7, "found no rows"}};
+  } cases[] = {
+      {"/rows/0/bytes", 2.5, "bytes: expected a whole number"},
+      {"/rows/0/bytes", 1e30, "bytes: expected"},
+      {"/rows/0/bytes", nullptr, "bytes: expected a value"},
+      {"/rows/1/in_place/us", -1, "us: expected"},
+      {"/emulated", "yes", "emulated: expected true or false"},
+      {"/ranks", 4294967298, "ranks: expected"},
+      {"/shared_link", 1, "shared_link: expected true"},
+      {"/rows", 7, "found no rows"},
+      {"/wrong", 5, "got 5 wrong elements"},
+      {"/probe", {{"verdict", "contradicted"}, {"reason", "NVLink carried all"}}, "another link: NVLink carried all"}};
   for (const auto& wrong : cases) {
     json sweep = sound;
     sweep[json::json_pointer(wrong.place)] = wrong.value;

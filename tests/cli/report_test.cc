@@ -211,6 +211,29 @@ TEST(Report, DoubtsComeFirst) {
   EXPECT_TRUE(contains(report(comparison).result.out, "24 h with NVLink stay about 23.8 h with NVLink again for"));
 }
 
+TEST(Report, AnArmIsNoBetterProvenThanItsRuns) {
+  const json sound = comparison_of("made_up_h200")["cases"][0];
+  const auto headline = [&](auto&& change) {
+    json comparison = sound;
+    change(comparison["arms"][0]);
+    return report(comparison).result.out;
+  };
+  EXPECT_TRUE(contains(headline([](json&) {}), ", proven)"));
+  EXPECT_FALSE(contains(headline([](json& arm) { arm["runs"][1]["probe"]["verdict"] = "unproven"; }), ", proven)"));
+  EXPECT_FALSE(
+      contains(headline([](json& arm) { arm["runs"][1]["training"]["verdict"] = "contradicted"; }), ", proven)"));
+  EXPECT_FALSE(contains(headline([](json& arm) { arm["runs"] = json::array(); }), ", proven)"));
+}
+
+TEST(Report, OneSignOfEmulationIsEnough) {
+  json comparison = comparison_of("emulated");
+  json& one = comparison.contains("cases") ? comparison["cases"][0] : comparison;
+  comparison.erase("emulated");
+  one.erase("emulated");
+  EXPECT_TRUE(contains(report(comparison).markdown, "mulated"));
+  EXPECT_TRUE(contains(report(comparison).markdown, "None: no emulated link carries anything"));
+}
+
 TEST(Report, DoubtsAreThoseOfEveryCase) {
   json comparison = comparison_of("made_up_h200");
   json& last = comparison["cases"].back()["arms"][1];
