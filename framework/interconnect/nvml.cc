@@ -55,6 +55,7 @@ struct FabricInfo {
 constexpr int kSuccess = 0;
 constexpr int kInvalidArgument = 2;
 constexpr int kNotSupported = 3;
+constexpr int kNoPermission = 4;
 constexpr int kInsufficientSize = 7;
 constexpr int kFunctionNotFound = 13;
 
@@ -64,7 +65,7 @@ std::string text_of(int status) {
       return "not there";
     case kNotSupported:
       return "not supported";
-    case 4:
+    case kNoPermission:
       return "not permitted";
     case 6:
       return "not found";
@@ -179,6 +180,7 @@ struct Nvml::Library {
   void* handle;
   bool initialised = false;
   std::vector<Device> devices;
+  std::vector<MissingGpu> missing;
 };
 
 NvmlAnswer<std::shared_ptr<const Nvml>> Nvml::open() {
@@ -199,8 +201,12 @@ NvmlAnswer<std::shared_ptr<const Nvml>> Nvml::open(const std::string& name) {
   if (const int status = library->call("nvmlDeviceGetCount_v2", &count); status != kSuccess) return failed(status);
   for (unsigned i = 0; i < count; ++i) {
     Device device = nullptr;
-    // One that is lost, or kept from this container, is left out.
-    if (library->call("nvmlDeviceGetHandleByIndex_v2", i, &device) == kSuccess) library->devices.push_back(device);
+    const int status = library->call("nvmlDeviceGetHandleByIndex_v2", i, &device);
+    if (status == kSuccess) {
+      library->devices.push_back(device);
+    } else {
+      library->missing.push_back({i, status == kNoPermission, text_of(status)});
+    }
   }
   return {std::shared_ptr<const Nvml>(new Nvml(std::move(library))), {}};
 }
@@ -209,6 +215,7 @@ Nvml::Nvml(std::unique_ptr<Library> library) : library_(std::move(library)) {}
 Nvml::~Nvml() = default;
 
 int Nvml::gpu_count() const { return static_cast<int>(library_->devices.size()); }
+const std::vector<MissingGpu>& Nvml::missing_gpus() const { return library_->missing; }
 
 NvmlAnswer<std::string> Nvml::driver_version() const {
   std::array<char, 81> text{};

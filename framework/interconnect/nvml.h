@@ -59,6 +59,13 @@ enum class P2pUse : std::uint8_t { read = 0, write = 1, nvlink = 2, pcie = 4 };
 // What the far end of an NVLink is.
 enum class NvlinkPeer : std::uint8_t { gpu = 0, cpu = 1, nvswitch = 2, unknown = 255 };
 
+// One that the driver counts and does not give.
+struct MissingGpu {
+  unsigned index = 0;      // the driver's
+  bool kept_away = false;  // from this process: it has no permission
+  std::string why;
+};
+
 struct NvlinkState {
   int link = 0;
   bool active = false;
@@ -75,6 +82,7 @@ class Nvml {
 
   // Any thread may ask. `gpu` counts from 0 to gpu_count() - 1.
   int gpu_count() const;
+  const std::vector<MissingGpu>& missing_gpus() const;
   NvmlAnswer<std::string> driver_version() const;
   NvmlAnswer<int> cuda_version() const;  // the newest that the driver runs: 13000 is 13.0
 

@@ -55,6 +55,7 @@ int numa_node_of(const fs::path& root, const std::string& bus_id) {
 
 void read_nvlinks(const Nvml& nvml, int gpu, GpuNode& node) {
   const auto links = nvml.nvlinks(gpu);
+  node.nvlinks_unknown = links.why_not;
   if (!links || links->empty()) return;
   node.nvlinks = static_cast<int>(links->size());
   for (const NvlinkState& link : *links) {
@@ -244,6 +245,7 @@ Topology read_topology(const TopologySources& sources) {
     const Nvml& nvml = **sources.nvml;
     topology.driver = nvml.driver_version().value_or("");
     topology.cuda_version = nvml.cuda_version().value_or(0);
+    topology.missing_gpus = nvml.missing_gpus();
     for (int i = 0; i < nvml.gpu_count(); ++i) topology.gpus.push_back(read_gpu(nvml, i, sources.root));
     for (int a = 0; a < nvml.gpu_count(); ++a) {
       for (int b = a + 1; b < nvml.gpu_count(); ++b) topology.pairs.push_back(read_pair(nvml, a, b, topology.gpus));

@@ -23,8 +23,9 @@ struct GpuNode {
   std::string name;
   std::string uuid;
   std::string bus_id;
-  int compute_capability = 0;  // 90 is 9.0; 0: not known
-  int nvlinks = 0;             // active or not
+  int compute_capability = 0;   // 90 is 9.0; 0: not known
+  int nvlinks = 0;              // active or not
+  std::string nvlinks_unknown;  // why the driver does not tell of them, empty where it does
   int active_nvlinks = 0;
   int cpu_nvlinks = 0;        // of the active ones, those that end at a processor
   int nvlink_generation = 0;  // 0: has none
@@ -70,6 +71,7 @@ struct Topology {
   std::string driver;
   int cuda_version = 0;  // 13000 is 13.0
   std::vector<GpuNode> gpus;
+  std::vector<MissingGpu> missing_gpus;
   std::vector<GpuPair> pairs;        // every two, a < b
   std::uint64_t shm_bytes = 0;       // size of /dev/shm
   std::uint64_t shm_need_bytes = 0;  // of NCCL where it stages through host memory

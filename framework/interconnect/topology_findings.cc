@@ -35,6 +35,10 @@ void look_at_gpu(const std::vector<GpuNode>& gpus, std::size_t index, Findings& 
         "start nvidia-fabricmanager, of the driver's version (systemctl status nvidia-fabricmanager); in a virtual "
         "machine it runs on the host");
   }
+  if (!gpu.nvlinks_unknown.empty()) {
+    add(Kind::warning, "its NVLinks cannot be read: " + gpu.nvlinks_unknown,
+        "see nvidia-smi nvlink -s and dmesg (Xid); until then no verdict on its pairs can be trusted");
+  }
   if (gpu.active_nvlinks < gpu.nvlinks && gpu.active_nvlinks > 0) {
     add(should_have_more_links(gpu, gpus) ? Kind::fault : Kind::note,
         fmt::format("{} of {} NVLinks are active", gpu.active_nvlinks, gpu.nvlinks),
@@ -134,6 +138,11 @@ std::vector<TopologyFinding> topology_findings(const Topology& topology, bool dr
                             ? "the driver is loaded, so its library is missing or does not fit: in a container, "
                               "ask for the capability utility"
                             : "everything but the links can be used with CPU ranks"});
+  }
+  for (const MissingGpu& gpu : topology.missing_gpus) {
+    findings.push_back({gpu.kept_away ? Kind::note : Kind::fault,
+                        fmt::format("GPU {} of the driver is not given to this process: {}", gpu.index, gpu.why),
+                        gpu.kept_away ? "" : "see dmesg (Xid) and nvidia-smi; reset the GPU, or start the host anew"});
   }
   for (std::size_t i = 0; i < topology.gpus.size(); ++i) look_at_gpu(topology.gpus, i, findings);
   look_at_pairs(topology, findings);

@@ -166,6 +166,25 @@ TEST_F(TopologyTest, LinkedGpusWithoutPeerAccessAreAFaultWithTheDriversReason) {
   EXPECT_FALSE(read(machine).has_fault());  // the driver does not say
 }
 
+TEST_F(TopologyTest, WhatTheDriverDoesNotTellIsNamed) {
+  auto machine = fake_machine({fake_h200(0), fake_h200(1), fake_h200(2)});
+  machine["gpus"][0]["refuse"]["nvmlDeviceGetNvLinkState"] = 999;
+  const Topology silent = read(machine);
+  EXPECT_FALSE(silent.has_fault());
+  const TopologyFinding* unknown = finding(silent, "its NVLinks cannot be read: NVML error 999");
+  ASSERT_NE(unknown, nullptr);
+  EXPECT_EQ(unknown->kind, TopologyFinding::Kind::warning);
+
+  for (const int status : {15, 4}) {  // lost; no permission
+    auto without = fake_machine({fake_h200(0), fake_h200(1)});
+    without["gpus"][1]["refuse"]["nvmlDeviceGetHandleByIndex_v2"] = status;
+    const Topology topology = read(without);
+    EXPECT_EQ(topology.gpus.size(), 1u);
+    ASSERT_NE(finding(topology, "GPU 1 of the driver is not given to this process"), nullptr) << status;
+    EXPECT_EQ(topology.has_fault(), status == 15);
+  }
+}
+
 TEST_F(TopologyTest, SlowPcieMigAndOthersAreNamed) {
   auto machine = fake_machine({fake_h200(0, 0), fake_h200(1, 0)});
   machine["gpus"][0]["pcie"] = {1, 8, 5, 16};
