@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a release must show on GPUs, in parts of ten to twenty minutes. Programs as for gpu_check.sh, and beside them
+# What a release must show on GPUs, in parts; one takes ten minutes or more. Programs as for gpu_check.sh, and beside them
 # train_step_benchmark and libgpu_trace.so; python3 has PyTorch. The table at the end has a line for each command: its
 # exit code, its seconds and what it said last. The whole output lies in LOGS.
 # usage: benchmarks/gpu_acceptance.sh FOLDER LOGS PART...
@@ -29,7 +29,7 @@ line() {  # NAME LIMIT_S COMMAND...
   local name=$1 limit=$2 log=$logs/${1//[^A-Za-z0-9_.-]/_}.log start=$SECONDS code=0 said
   shift 2
   timeout -k 10 "$limit" "$here/gpu_check.sh" "$folder" -- "$@" >"$log" 2>&1 || code=$?
-  said=$(grep -avE '^[[:space:]]*$|^\[-|FAILED TEST|^record:' "$log" | tail -1 | cut -c1-150)
+  said=$(grep -avE '^[[:space:]]*$|^\[-|FAILED TEST|^record:' "$log" | tail -1 | cut -c1-150 || true)
   table+=("$(printf '%-44s %4s %4d s  %s' "$name" "$code" $((SECONDS - start)) "$said")")
   [[ $code == 0 ]] || failed=1
   printf '%s\n' "${table[-1]}"
@@ -70,7 +70,7 @@ sanitizers() {
 
 idle() {  # MODEL PRECISION BATCH
   local trace=$logs/trace_$1_$2.csv
-  line "idle within a captured step, $1 $2" 120 bash -c '
+  line "idle within a captured step, $1 $2" 120 bash -o pipefail -c '
     CUDA_INJECTION64_PATH=$1/libgpu_trace.so GPU_TRACE_FILE=$3 "$1/train_step_benchmark" --device cuda --warmup 20 \
       --steps 100 --model "$4" --precision "$5" --batch-per-rank "$6" &&
     python3 "$2/gpu_trace.py" "$3" --steps 20 | tee "$3.txt" | sed -n 2p' - "$folder" "$here" "$trace" "$@"
@@ -119,10 +119,10 @@ for part in "$@"; do
     *) usage ;;
   esac
 done
+nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
+cat "$folder/commit" 2>/dev/null || true
 for part in "$@"; do "$part"; done
 
 echo
-nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
-cat "$folder/commit" 2>/dev/null || true
 printf '%s\n' "${table[@]}"
 exit "$failed"

@@ -11,6 +11,7 @@
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
+#include "framework/distributed/store.h"
 #include "framework/interconnect/link_probe.h"
 #include "framework/interconnect/topology.h"
 
@@ -71,6 +72,8 @@ void LinkWitness::expect_proof(const LinkProof& proof) const {
   // Once a rank fails the launcher ends the others, which may be writing their report.
   group_.barrier("link proof").wait();
   context().synchronize();
+  // Nor does one close its connections while another still reads what it sent there.
+  if (Store* const store = group_.store()) store->barrier("link proof");
   throw LinkContradiction(fmt::format("--link {}: {}: {}", link_mode_name(proof.mode),
                                       contradicted ? "contradicted" : "unproven, and --require-proof is given",
                                       proof.reason + (contradicted ? "; see lockstep topology" : "")));

@@ -181,7 +181,7 @@ TEST_F(GpuConv2d, PatchesAgree) {
   for (const auto& [x, weight, params] :
        {Sizes{{3, 28, 28, 1}, {6, 5, 5, 1}, {.padding = 2}}, Sizes{{3, 14, 14, 6}, {16, 5, 5, 6}, {}},
         Sizes{{2, 32, 224, 3}, {64, 3, 3, 3}, {.padding = 1}}, Sizes{{2, 9, 8, 3}, {17, 3, 3, 3}, {.stride = 2}},
-        Sizes{{2, 12, 12, 16}, {6, 5, 5, 16}, {.padding = 4}}}) {
+        Sizes{{2, 12, 12, 16}, {6, 5, 5, 16}, {.padding = 4}}, Sizes{{600, 28, 28, 1}, {6, 5, 5, 1}, {.padding = 2}}}) {
     for (const DType dtype : {DType::bf16, DType::f32}) {
       const bool f32 = dtype == DType::f32;
       const double tolerance = f32 ? kF32 : kBf16;
@@ -228,6 +228,7 @@ TEST_F(GpuLinear, TilesAgree) {
                                               {3, 17, 5},
                                               {33, 1300, 12},
                                               {150, 36, 20},
+                                              {5, 2500, 40},
                                               {1, 1, 1}}) {
     const Shape x_shape = {rows, inputs}, weight_shape = {outputs, inputs}, y_shape = {rows, outputs};
     for (const DType dtype : {DType::bf16, DType::f32}) {
@@ -240,39 +241,76 @@ TEST_F(GpuLinear, TilesAgree) {
       struct Result {
         Values y, dx, dweight, dbias;
       };
-      const auto run = [&](DType type, auto&& forward, auto&& backward) {
-        const Tensor y = unwritten(y_shape, type), dx = unwritten(x_shape, type);
-        const Tensor dweight = unwritten(weight_shape, type), dbias = unwritten({outputs}, type);
+      const auto run = [&](DType type, DType gradients, bool accumulate, auto&& forward, auto&& backward) {
+        const auto target = [&](const Shape& shape) {
+          if (!accumulate) return unwritten(shape, gradients);
+          return to_tensor(Values(static_cast<std::size_t>(shape.numel()), 1.0), shape, gradients);
+        };
+        const Tensor y = unwritten(y_shape, type), dx = target(x_shape);
+        const Tensor dweight = target(weight_shape), dbias = target({outputs});
         bool unrectified = false;
         const Tensor images = to_tensor(x, x_shape, type), filters = to_tensor(weight, weight_shape, type);
         forward(images, filters, to_tensor(bias, {outputs}, type), y);
-        backward(to_tensor(dy, y_shape, type), images, filters, GradView{dx, false, &unrectified},
-                 GradView{dweight, false}, GradView{dbias, false});
+        backward(to_tensor(dy, y_shape, type), images, filters, GradView{dx, accumulate, &unrectified},
+                 GradView{dweight, accumulate}, GradView{dbias, accumulate});
         EXPECT_FALSE(unrectified);
         return Result{to_doubles(y), to_doubles(dx), to_doubles(dweight), to_doubles(dbias)};
       };
-      const Result expected = run(
-          DType::f64,
-          [](const Tensor& i, const Tensor& f, const Tensor& b, const Tensor& y) {
-            cpu::linear_forward(context().exec(), i, f, b, Activation::relu, y);
-          },
-          [](auto&&... a) { cpu::linear_backward(context().exec(), a...); });
-      const ContextScope scope(*gpu_);
-      for (const cuda::Tiling tiling : cuda::linear_tilings(to_tensor(x, x_shape, dtype), weight_shape)) {
-        const Result got = run(
-            dtype,
-            [&](const Tensor& i, const Tensor& f, const Tensor& b, const Tensor& y) {
-              cuda::linear_tiles_forward(context().exec(), i, f, b, true, y, tiling);
+      for (const bool accumulate : {false, true}) {
+        const Result expected = run(
+            DType::f64, DType::f64, accumulate,
+            [](const Tensor& i, const Tensor& f, const Tensor& b, const Tensor& y) {
+              cpu::linear_forward(context().exec(), i, f, b, Activation::relu, y);
             },
-            [&](auto&&... a) { cuda::linear_tiles_backward(context().exec(), a..., tiling); });
-        const std::string name = x_shape.to_string() + " " + std::to_string(outputs) + " " + dtype_name(dtype) + " " +
-                                 cuda::tiling_name(tiling);
-        EXPECT_LT(relative_distance(got.y, expected.y), tolerance) << name;
-        EXPECT_LT(relative_distance(got.dx, expected.dx), tolerance) << name;
-        EXPECT_LT(relative_distance(got.dweight, expected.dweight), tolerance) << name;
-        EXPECT_LT(relative_distance(got.dbias, expected.dbias), tolerance) << name;
+            [](auto&&... a) { cpu::linear_backward(context().exec(), a...); });
+        const ContextScope scope(*gpu_);
+        for (const cuda::Tiling tiling : cuda::linear_tilings(to_tensor(x, x_shape, dtype), weight_shape)) {
+          for (const DType gradients : {DType::f32, dtype}) {
+            const Result got = run(
+                dtype, gradients, accumulate,
+                [&](const Tensor& i, const Tensor& f, const Tensor& b, const Tensor& y) {
+                  cuda::linear_tiles_forward(context().exec(), i, f, b, true, y, tiling);
+                },
+                [&](auto&&... a) { cuda::linear_tiles_backward(context().exec(), a..., tiling); });
+            const std::string name = x_shape.to_string() + " " + std::to_string(outputs) + " " + dtype_name(dtype) +
+                                     " to " + dtype_name(gradients) + (accumulate ? " added " : " ") +
+                                     cuda::tiling_name(tiling);
+            EXPECT_LT(relative_distance(got.y, expected.y), tolerance) << name;
+            EXPECT_LT(relative_distance(got.dx, expected.dx), tolerance) << name;
+            EXPECT_LT(relative_distance(got.dweight, expected.dweight), tolerance) << name;
+            EXPECT_LT(relative_distance(got.dbias, expected.dbias), tolerance) << name;
+          }
+        }
       }
     }
+  }
+}
+
+// The plan phase would pass over one that cannot, and no other test would tell.
+TEST_F(GpuLinear, EveryTilingCanBeCaptured) {
+  const Shape x_shape = {64, 784}, weight_shape = {512, 784}, y_shape = {64, 512};
+  const auto drawn = [](const Shape& shape, std::uint64_t stream) {
+    return random_values(shape.numel(), -1, 1, stream);
+  };
+  const ContextScope scope(*gpu_);
+  const Tensor x = to_tensor(drawn(x_shape, 0), x_shape, DType::f32);
+  const Tensor weight = to_tensor(drawn(weight_shape, 1), weight_shape, DType::f32);
+  for (const cuda::Tiling tiling : cuda::linear_tilings(x, weight_shape)) {
+    const Tensor y = unwritten(y_shape, DType::f32), dx = unwritten(x_shape, DType::f32);
+    const Tensor dweight = unwritten(weight_shape, DType::f32);
+    const auto both = [&] {
+      cuda::linear_tiles_forward(context().exec(), x, weight, {}, false, y, tiling);
+      cuda::linear_tiles_backward(context().exec(), y, x, weight, {dx, false}, {dweight, false}, {}, tiling);
+    };
+    both();
+    const Values once = to_doubles(dweight);
+    CudaGraph graph;
+    graph.capture([&] {
+      both();
+      both();
+    });
+    graph.launch();
+    EXPECT_EQ(to_doubles(dweight), once) << cuda::tiling_name(tiling);
   }
 }
 
