@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/measure_command.h"
+#include "cli/run_verdict.h"
 #include "cli/sweep_file.h"
 #include "cli/timeline_json.h"
 #include "framework/core/error.h"
@@ -28,21 +29,6 @@ Json estimate_json(const Estimate& estimate, const char* value) {
   return {{value, estimate.value}, {"low", estimate.low}, {"high", estimate.high}};
 }
 
-// Of one run: that of the training where the probe left one to be made.
-const Json& verdict_of(const Json& run) {
-  return run.at("probe").at("verdict") == "proven" ? run.at("training") : run.at("probe");
-}
-
-int severity(const Json& proof) {
-  return proof.at("verdict") == "contradicted" ? 2 : proof.at("verdict") == "unproven" ? 1 : 0;
-}
-
-const Json& worst_verdict(const std::vector<Json>& runs) {
-  return verdict_of(*std::max_element(runs.begin(), runs.end(), [](const Json& a, const Json& b) {
-    return severity(verdict_of(a)) < severity(verdict_of(b));
-  }));
-}
-
 }  // namespace
 
 std::vector<ArmRun> CompareArm::medians() const {
@@ -52,12 +38,12 @@ std::vector<ArmRun> CompareArm::medians() const {
 }
 
 std::string CompareArm::proof() const {
-  return runs.front().at("emulated") == true ? "emulated" : worst_verdict(runs).at("verdict").get<std::string>();
+  return runs.front().at("emulated") == true ? "emulated" : worst_proof(runs).at("verdict").get<std::string>();
 }
 
 std::string CompareArm::proof_reason() const {
   if (runs.front().at("emulated") == true) return "no such link carries anything here: its times are emulated";
-  return worst_verdict(runs).at("reason");
+  return worst_proof(runs).at("reason");
 }
 
 std::string CompareArm::path() const {

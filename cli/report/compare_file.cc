@@ -6,6 +6,7 @@
 
 #include "cli/json_value.h"
 #include "cli/report/wording.h"
+#include "cli/run_verdict.h"
 #include "cli/timeline_json.h"
 #include "cli/topology_json.h"
 #include "framework/core/error.h"
@@ -69,24 +70,14 @@ std::optional<StepTimeline> step_timeline_of(const Json& json) {
   return timeline_of(json);
 }
 
-// An arm is proven where all of its runs are: by their probe and, after it, by what they trained.
-void expect_of_runs(ArmFigures& arm, const Json& runs) {
+// What an arm says of itself counts where its runs bear it out.
+void lower_to_runs(ArmFigures& arm, const Json& runs) {
   if (arm.proof != "proven") return;
-  const auto lower = [&arm](std::string proof, std::string reason) {
-    arm.proof = std::move(proof);
-    arm.proof_reason = std::move(reason);
-  };
-  if (runs.empty()) return lower("unproven", "no run that would prove it is in the file");
-  for (const Json& run : runs) {
-    for (const char* part : {"probe", "training"}) {
-      const Json& proof = entry_of(run, part);
-      const auto verdict = value_of<std::string>(proof, "verdict");
-      if (verdict == "contradicted") return lower(verdict, value_of<std::string>(proof, "reason"));
-      if (verdict != "proven" && arm.proof == "proven") {
-        lower("unproven", value_of<std::string>(proof, "reason", "one of its runs is not proven"));
-      }
-    }
-  }
+  const Json& proof = runs.empty() ? runs : worst_proof(runs.get_ref<const std::vector<Json>&>());
+  const auto verdict = value_of<std::string>(proof, "verdict");
+  if (verdict == "proven") return;
+  arm.proof = verdict == "contradicted" ? verdict : "unproven";
+  arm.proof_reason = value_of<std::string>(proof, "reason", "not all of its runs in the file are proven");
 }
 
 ArmFigures arm_of(const Json& json) {
@@ -102,7 +93,7 @@ ArmFigures arm_of(const Json& json) {
   arm.proof = value_of<std::string>(json, "proof", "not measured");
   arm.proof_reason = value_of<std::string>(json, "proof_reason");
   const Json& runs = elements_of(json, "runs");
-  expect_of_runs(arm, runs);
+  lower_to_runs(arm, runs);
   const Json run = runs.empty() ? Json() : runs.front();
   const Json& probe = entry_of(run, "probe");
   arm.over_nvlink = value_of<bool>(probe, "over_nvlink");
