@@ -85,6 +85,8 @@ struct Forward {
     expect_done(run_product(exec, product), product);
     cuda::add_bias(exec, bias, activation, y);
   }
+
+  void try_out(const ExecContext& exec, const Algorithm& algorithm) const { run(exec, algorithm); }
 };
 
 struct Backward {
@@ -186,8 +188,8 @@ Key key_of(const ExecContext& exec, const ConstView& x, const Shape& weight) {
 }
 
 // The fastest, found out when a problem is met for the first time.
-template <class Pass, class TryOut>
-Algorithm chosen(const ExecContext& exec, const Key& key, const Pass& pass, TryOut&& try_out, cuda::Targets targets) {
+template <class Pass>
+Algorithm chosen(const ExecContext& exec, const Key& key, const Pass& pass, cuda::Targets targets) {
   static std::mutex mutex;
   static std::map<Key, Algorithm> known;
   const std::lock_guard lock(mutex);
@@ -199,7 +201,7 @@ Algorithm chosen(const ExecContext& exec, const Key& key, const Pass& pass, TryO
   const int choice =
       cuda::choose(exec, key.text(),
                    {.count = static_cast<int>(algorithms.size()),
-                    .run = [&](int candidate, const ExecContext& own) { try_out(own, algorithm(candidate)); },
+                    .run = [&](int candidate, const ExecContext& own) { pass.try_out(own, algorithm(candidate)); },
                     .name = [&](int candidate) { return algorithm(candidate).name(); }},
                    targets);
   return known.emplace(key, algorithm(choice)).first->second;
@@ -213,9 +215,7 @@ void cuda::linear_forward(const ExecContext& exec, ConstView x, ConstView weight
   Key key = key_of(exec, x, weight.shape);
   key.bias = bias.data != nullptr;
   key.relu = activation == Activation::relu;
-  pass.run(exec,
-           chosen(exec, key, pass,
-                  [&](const ExecContext& own, const Algorithm& algorithm) { pass.run(own, algorithm); }, {{y, false}}));
+  pass.run(exec, chosen(exec, key, pass, {{y, false}}));
 }
 
 void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
@@ -231,9 +231,7 @@ void cuda::linear_backward(const ExecContext& exec, ConstView dy, ConstView x, C
   key.adds_to_x = dx.accumulate;
   key.adds_to_weight = dweight.accumulate;
   key.adds_to_bias = dbias.accumulate;
-  pass.run(exec, chosen(exec, key, pass,
-                        [&](const ExecContext& own, const Algorithm& algorithm) { pass.try_out(own, algorithm); },
-                        {dx, dweight, dbias}));
+  pass.run(exec, chosen(exec, key, pass, {dx, dweight, dbias}));
 }
 
 }  // namespace lockstep::kernels
