@@ -129,6 +129,23 @@ DeviceBatch batch_of(std::uint64_t number, std::int64_t first, std::int64_t coun
           .first = first};
 }
 
+DeviceBatch half_of(const DeviceBatch& batch) {
+  return {.samples = batch.samples.slice(0, kBatch / 2), .labels = batch.labels.slice(0, kBatch / 2)};
+}
+
+// One rank that trains LeNet.
+struct LenetOnGpu {
+  Context context{ContextOptions{.device = DeviceType::cuda}};
+  ContextScope scope{context};
+  std::vector<std::unique_ptr<ProcessGroup>> groups = make_local_groups(1);
+  TrainStep::LossFunction loss;
+  std::unique_ptr<Module> model = lenet(loss);
+  TrainStep step;
+
+  explicit LenetOnGpu(const SgdConfig& config = {}, const TrainStepOptions& options = {})
+      : step(*model, loss, config, *groups.front(), options) {}
+};
+
 struct Outcome {
   std::vector<double> losses;
   std::vector<double> norms;
@@ -277,7 +294,7 @@ void expect_evaluation_and_new_sizes(ProcessGroup& group) {
   TrainStep step(model, loss, SgdConfig{}, group, {.graph = false});
   const auto dataset = synthetic_dataset({.size = 101});
   const DeviceBatch batch = batch_of(static_cast<std::uint64_t>(group.rank()), group.rank() * kBatch);
-  const DeviceBatch half{.samples = batch.samples.slice(0, kBatch / 2), .labels = batch.labels.slice(0, kBatch / 2)};
+  const DeviceBatch half = half_of(batch);
   for (const DeviceBatch& next : {batch, half, batch}) {
     step.enqueue([&] { return next; }, 0.01);
     const auto logits = [&](const Tensor& samples) { return model.forward(samples); };
@@ -323,13 +340,8 @@ TEST(Gpu, AParameterIsNotUpdatedBeforeItsLastReader) {
 TEST(Gpu, AStepNeitherWaitsNorAllocates) {
   SKIP_WITHOUT_GPUS(1);
   for (const bool graph : {true, false}) {
-    Context context(ContextOptions{.device = DeviceType::cuda});
-    const ContextScope scope(context);
-    const auto groups = make_local_groups(1);
-    TrainStep::LossFunction loss;
-    const std::unique_ptr<Module> model = lenet(loss);
-    TrainStep step(*model, loss, SgdConfig{.momentum = 0.9}, *groups.front(),
-                   {.accumulate = 2, .clip_norm = 1.0, .graph = graph});
+    LenetOnGpu lenet({.momentum = 0.9}, {.accumulate = 2, .clip_norm = 1.0, .graph = graph});
+    TrainStep& step = lenet.step;
     const DeviceBatch batch = batch_of(0, 0);
     for (int i = 0; i < 3; ++i) step.run([&] { return batch; }, 0.05);
     int counted = 0;
@@ -387,14 +399,10 @@ TEST(Gpu, InputsArriveInOrder) {
 // The pool was last laid out for another size.
 TEST(Gpu, AStepIsCapturedWhateverSizesWerePreparedBefore) {
   SKIP_WITHOUT_GPUS(1);
-  Context context(ContextOptions{.device = DeviceType::cuda});
-  const ContextScope scope(context);
-  const auto groups = make_local_groups(1);
-  TrainStep::LossFunction loss;
-  const std::unique_ptr<Module> model = lenet(loss);
-  TrainStep step(*model, loss, SgdConfig{}, *groups.front());
+  LenetOnGpu lenet;
+  TrainStep& step = lenet.step;
   const DeviceBatch batch = batch_of(0, 0);
-  const DeviceBatch half{.samples = batch.samples.slice(0, kBatch / 2), .labels = batch.labels.slice(0, kBatch / 2)};
+  const DeviceBatch half = half_of(batch);
   for (const DeviceBatch& next : {half, batch, half}) step.prepare(next);
   for (int i = 1; i <= 3; ++i) EXPECT_EQ(step.run([&] { return half; }, 0.05).step, i);
   EXPECT_TRUE(step.captured());
@@ -402,15 +410,11 @@ TEST(Gpu, AStepIsCapturedWhateverSizesWerePreparedBefore) {
 
 TEST(Gpu, BatchesOfAnotherSizeAreRefusedByName) {
   SKIP_WITHOUT_GPUS(1);
-  Context context(ContextOptions{.device = DeviceType::cuda});
-  const ContextScope scope(context);
-  const auto groups = make_local_groups(1);
-  TrainStep::LossFunction loss;
-  const std::unique_ptr<Module> model = lenet(loss);
-  TrainStep step(*model, loss, SgdConfig{}, *groups.front());
+  LenetOnGpu lenet;
+  TrainStep& step = lenet.step;
   const DeviceBatch batch = batch_of(0, 0);
   step.run([&] { return batch; }, 0.05);
-  const DeviceBatch half{.samples = batch.samples.slice(0, kBatch / 2), .labels = batch.labels.slice(0, kBatch / 2)};
+  const DeviceBatch half = half_of(batch);
   EXPECT_THROW(step.run([&] { return half; }, 0.05), std::invalid_argument);
   EXPECT_EQ(step.run([&] { return batch; }, 0.05).step, 2) << "what was refused was no step";
 }
