@@ -154,16 +154,23 @@ bool Tape::reads_without_gradient(const ConstView& memory) const {
 }
 
 void Tape::backward(const Tensor& loss, double seed, GradientSink* sink) {
+  const Tensor on_device = Tensor::empty({}, loss.dtype());
+  LOCKSTEP_DISPATCH(fill, context().exec(), on_device, seed);
+  backward(loss, on_device, sink);
+}
+
+void Tape::backward(const Tensor& loss, const Tensor& seed, GradientSink* sink) {
   const ProfileRange range("backward");
   const Plan planned = plan(loss);
+  expect(seed.numel() == 1 && seed.dtype() == loss.dtype(), "backward: expected a seed of one {}, got {} {}",
+         dtype_name(loss.dtype()), seed.shape(), dtype_name(seed.dtype()));
   if (sink != nullptr) sink->begin(planned.order_of_last_write());
   for (Parameter* parameter : planned.writes)
     parameter->variable().owed_writes = 0;  // an earlier backward may have thrown
   for (Parameter* parameter : planned.writes) ++parameter->variable().owed_writes;
 
-  loss.variable()->grad = Tensor::empty(loss.shape(), loss.dtype());
+  loss.variable()->grad = seed.reshape(loss.shape());
   loss.variable()->written = true;
-  LOCKSTEP_DISPATCH(fill, context().exec(), loss.variable()->grad, seed);
 
   const StopRecording stop;  // an op that a backward function uses must not append to the nodes that run
   for (std::size_t i = nodes_.size(); i-- > 0;) {

@@ -69,6 +69,8 @@ class Tape {
   // Gradients of `loss` (a scalar), times `seed`, into every parameter that it depends on. Consumes the tape: saved
   // tensors are released node by node. Ops that run meanwhile are not recorded.
   void backward(const Tensor& loss, double seed = 1.0, GradientSink* sink = nullptr);
+  // The same with a seed that is on the device already: one number of the loss's type.
+  void backward(const Tensor& loss, const Tensor& seed, GradientSink* sink = nullptr);
 
   // The parameters that `loss` depends on, in the order in which backward would finish their gradients.
   std::vector<Parameter*> gradient_order(const Tensor& loss) const;

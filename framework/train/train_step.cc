@@ -72,7 +72,10 @@ TrainStep::~TrainStep() {
   }
 }
 
-double TrainStep::seed() const { return 1.0 / (options_.accumulate * group_.size()); }
+// What the loss of a micro-batch counts in that of the step. Collectives sum, so gradients have it from the seed on.
+double TrainStep::share() const { return 1.0 / (options_.accumulate * group_.size()); }
+
+bool TrainStep::is_that_of_the_step(const Tensor& loss) const { return share() == 1 && loss.dtype() == loss_.dtype(); }
 
 const DeviceBatch& TrainStep::prepare(const DeviceBatch& batch) {
   const bool of_new_size = !alike(input_, batch);
@@ -116,7 +119,9 @@ void TrainStep::lay_out() {
   std::vector<Parameter*> order;
   const auto first_forward = [&] {
     Tape tape;
-    order = tape.gradient_order(loss_function_(input_));
+    const Tensor loss = loss_function_(input_);
+    order = tape.gradient_order(loss);
+    seed_ = Tensor::empty({}, loss.dtype());
   };
   plan_together(group_, first_forward);
   if (order.empty()) first_forward();
@@ -125,6 +130,7 @@ void TrainStep::lay_out() {
   if (options_.clip_norm > 0 || options_.grad_norm) gradient_norm_.emplace(*arena_, options_.clip_norm);
   optimizer_ = make_optimizer(optimizer_config_, *arena_);
   loss_ = Tensor::zeros({}, statistics_dtype(context().dtype()));
+  LOCKSTEP_DISPATCH(fill, context().exec(), seed_, share());
 
   BucketerOptions buckets = options_.buckets;
   if (accumulates && options_.grad_dtype) buckets.wire_dtype = options_.grad_dtype;
@@ -148,7 +154,7 @@ void TrainStep::plan_passes() {
   CachingAllocator& allocator = device_allocator(DeviceType::cuda);
   const auto pass = [&](bool first) {
     Tape tape;
-    tape.backward(forward(first), seed());
+    tape.backward(forward(first), seed_);
   };
   allocator.trim(pool_);  // of another size
   arena_->begin_step();
@@ -199,11 +205,11 @@ void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
   if (wants_graph_ && !captured()) capture();
 }
 
-// Adds the loss, times its share, to that of the step. Collectives sum, so the average is in the seed of backward.
+// Adds the loss, times its share, to that of the step.
 Tensor TrainStep::forward(bool first) {
   const ProfileRange range("forward");
   const Tensor loss = loss_function_(input_);
-  LOCKSTEP_DISPATCH(scale, context().exec(), loss, seed(), GradView{loss_, !first});
+  if (!is_that_of_the_step(loss)) LOCKSTEP_DISPATCH(scale, context().exec(), loss, share(), GradView{loss_, !first});
   return loss;
 }
 
@@ -214,19 +220,20 @@ void TrainStep::micro_step(Position position) {
   if (position.first && recorder_) recorder_->mark(Moment::begin);
   Tape tape;
   const Tensor loss = forward(position.first);
-  if (!position.last) return tape.backward(loss, seed());
+  if (!position.last) return tape.backward(loss, seed_);
 
   if (recorder_) recorder_->mark(Moment::forward);
   // An op that read a parameter without a gradient may read it again when none is owed any more.
   buckets_beside_ = tape.reads_without_gradient(arena_->values()) ? 0 : most_beside_;
   loss_reduced_ = group_.all_reduce(loss_, ReduceOp::sum, "loss");  // hidden behind backward
-  tape.backward(loss, seed(), &*bucketer_);
+  tape.backward(loss, seed_, &*bucketer_);
   bucketer_->flush();
   if (recorder_) recorder_->mark(Moment::backward);
   update();
   loss_reduced_.wait();
   if (recorder_) recorder_->mark(Moment::end);
-  reports_.write(loss_, gradient_norm_ ? gradient_norm_->device_norm() : nullptr, optimizer_->scalars());
+  reports_.write(is_that_of_the_step(loss) ? loss : loss_, gradient_norm_ ? gradient_norm_->device_norm() : nullptr,
+                 optimizer_->scalars());
 }
 
 // Of the bucketer: the all-reduce of a bucket is under way.

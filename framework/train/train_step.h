@@ -114,7 +114,8 @@ class TrainStep {
   void plan_update();
   void capture();
   void replay(Position position);
-  double seed() const;
+  double share() const;
+  bool is_that_of_the_step(const Tensor& loss) const;
 
   Module& model_;
   LossFunction loss_function_;
@@ -133,6 +134,7 @@ class TrainStep {
   std::optional<Bucketer> bucketer_;
   Work loss_reduced_;
   Tensor loss_;  // scalar: the mean over the global batch, summed up over micro-steps and ranks
+  Tensor seed_;  // of backward: share()
 
   // GPU: where buckets are finished while backward goes on, and the marks between that stream and the compute stream.
   Stream beside_;

@@ -19,7 +19,7 @@ struct PatchGeometry {
   int image_groups;
   std::int64_t groups;
 
-  // `pixels`: of a group, at least, unless the image has fewer.
+  // `pixels`: of a group, about; whole rows at least.
   PatchGeometry(const Shape& source, const Shape& target, std::int64_t kernel_height, std::int64_t kernel_width,
                 std::int64_t step, std::int64_t zeros, std::int64_t pixels, bool odd_steps = false)
       : height(static_cast<int>(target[1])),
@@ -34,7 +34,9 @@ struct PatchGeometry {
         pixel_step(odd_steps ? depth | 1 : depth),
         rows(static_cast<int>(std::clamp<std::int64_t>((pixels + width - 1) / width, 1, height))),
         image_groups((height + rows - 1) / rows),
-        groups(target[0] * image_groups) {}
+        groups(target[0] * image_groups) {
+    rows = (height + image_groups - 1) / image_groups;  // of like size
+  }
 
   __host__ __device__ int products() const { return kernel_rows * kernel_columns * depth; }
   __host__ __device__ int patch_rows() const { return (rows - 1) * stride + kernel_rows; }

@@ -13,7 +13,8 @@ constexpr int kWarps = 8;
 constexpr int kBlock = 32 * kWarps;  // threads
 constexpr int kTile = 8;             // channels that a thread computes
 constexpr int kGroupPixels = 128;
-constexpr int kMostBlocks = 528;  // four for each SM of the largest GPUs
+constexpr int kSms = 132;  // of the largest GPUs
+constexpr int kMostBlocks = 4 * kSms;
 constexpr int kSharedBytes = 48 << 10;
 
 // The weights in shared memory, (tiles of channels, products, kTile), so that a thread finds what it needs side by
@@ -176,25 +177,22 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
-  return {x, y, weight[1], weight[2], params.stride, params.padding, kGroupPixels, true};
+// Pixels of a group: so few that there are `groups`, if that is not too few.
+int64_t group_pixels(const Shape& target, int64_t groups) {
+  return std::clamp<int64_t>(target[0] * target[1] * target[2] / groups, 32, kGroupPixels);
 }
 
-// Of the gradient of the weights: groups so small that there are enough of them for all blocks at once.
+PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
+  return {x, y, weight[1], weight[2], params.stride, params.padding, group_pixels(y, kSms), true};
+}
+
+// The sums of the blocks are added up by another kernel: a group for each of the most blocks.
 PatchGeometry weight_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
-  const int64_t pixels = dy[0] * dy[1] * dy[2];
-  return {x,
-          dy,
-          weight[1],
-          weight[2],
-          params.stride,
-          params.padding,
-          std::clamp<int64_t>(pixels / kMostBlocks, 32, kGroupPixels),
-          true};
+  return {x, dy, weight[1], weight[2], params.stride, params.padding, group_pixels(dy, kMostBlocks), true};
 }
 
 PatchGeometry gradient_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
-  return {dy, x, weight[1], weight[2], 1, weight[1] - 1 - params.padding, kGroupPixels, true};
+  return {dy, x, weight[1], weight[2], 1, weight[1] - 1 - params.padding, group_pixels(x, kSms), true};
 }
 
 Weights weights_of(const Shape& weight, bool turned) {
