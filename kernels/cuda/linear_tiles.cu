@@ -11,20 +11,15 @@ namespace {
 using cuda::Product;
 using cuda::Tiling;
 
-// The registers of a thread are limited so that three blocks share an SM where there are many and their chunks are few.
-template <int kWarps, int kStages>
-inline constexpr int kBlocksOfSm = kWarps == 4 && kStages < 8 ? 3 : 1;
-
 template <int kWarps, int kStages, bool kSliced, class T>
-__global__ void __launch_bounds__(32 * kWarps, kBlocksOfSm<kWarps, kStages>)
-    forward_kernel(const __grid_constant__ Product<T> product) {
+__global__ void __launch_bounds__(32 * kWarps, 1) forward_kernel(const __grid_constant__ Product<T> product) {
   cuda::begin_kernel();
   cuda::compute_tile<kWarps, kStages, kSliced, true, true>(product, static_cast<int>(blockIdx.x));
 }
 
 // The blocks of the gradient of x, then those of the weight's.
 template <int kWarps, int kStages, bool kSliced, class T>
-__global__ void __launch_bounds__(32 * kWarps, kBlocksOfSm<kWarps, kStages>)
+__global__ void __launch_bounds__(32 * kWarps, 1)
     backward_kernel(const __grid_constant__ Product<T> dx, const __grid_constant__ Product<T> dweight, int dx_blocks) {
   cuda::begin_kernel();
   const int block = static_cast<int>(blockIdx.x);

@@ -2,6 +2,8 @@
 // every chunk of the depth, and they are added up at the end. The chunks of a moderate depth are on their way to shared
 // memory before the first is used: all of them, or only so many (kStages) that several blocks share an SM. Where there
 // are too few tiles to keep a GPU busy, the blocks of a cluster share the depth of a tile as well.
+//
+// A step runs such a kernel once, so that most instructions come from far away: loops stay loops here.
 #pragma once
 
 #include <algorithm>
@@ -113,7 +115,7 @@ struct Product {
   Factor<T> a, b;
   int depth;
   Result<T> out;
-  Target sums;  // of the lines of a across the depth, one for each row of the result; null: not wanted
+  Target sums;     // of the lines of a across the depth, one for each row of the result; null: not wanted
   int slices = 1;  // blocks of a cluster that share the depth of a tile
 
   __host__ __device__ int column_tiles() const { return (out.columns + kTile - 1) / kTile; }
@@ -127,17 +129,24 @@ struct Product {
 template <int kWarps, int kLines, int kWidth, int kStep, int kUnit, class T>
 __device__ void copy_units(const Factor<T>& factor, int line, int first, T* to) {
   constexpr int kUnits = kWidth / kUnit;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < kLines * kUnits; i += 32 * kWarps) {
-    const int row = i / kUnits;
-    const int column = i % kUnits * kUnit;
-    const bool inside = line + row < factor.lines && first + column < factor.width;
-    const T* const from = factor.data + (inside ? static_cast<int64_t>(line + row) * factor.width + first + column : 0);
-    if constexpr (kUnit * sizeof(T) >= 4) {
-      copy_async<kUnit * sizeof(T)>(to + row * kStep + column, from, !inside);
+  constexpr int kLinesAtOnce = 32 * kWarps / kUnits;
+  static_assert(kLinesAtOnce >= 1 && kLines % kLinesAtOnce == 0);
+  constexpr bool kAsync = kUnit * sizeof(T) >= 4;
+  const int row = static_cast<int>(threadIdx.x) / kUnits;
+  const int column = static_cast<int>(threadIdx.x) % kUnits * kUnit;
+  const int lines = first + column < factor.width ? factor.lines - line - row : 0;  // from this thread's first on
+  const T* from = factor.data + static_cast<int64_t>(line + row) * factor.width + first + column;
+  to += row * kStep + column;
+#pragma unroll(kAsync ? 1 : 4)
+  for (int i = 0; i < kLines; i += kLinesAtOnce) {
+    const bool inside = i < lines;
+    if constexpr (kAsync) {
+      copy_async<kUnit * sizeof(T)>(to, inside ? from : factor.data, !inside);
     } else {
-      to[row * kStep + column] = inside ? *from : T{0};
+      *to = inside ? *from : T{0};
     }
+    from += static_cast<int64_t>(kLinesAtOnce) * factor.width;
+    to += kLinesAtOnce * kStep;
   }
 }
 
@@ -180,7 +189,7 @@ struct Sums<bfloat16, kAlongA, kAlongB> {
   // Adds the products of the depth from k to k + kDepth.
   template <int kDepth>
   __device__ void add(const bfloat16* a_tile, const bfloat16* b_tile, int k) {
-#pragma unroll
+#pragma unroll 2
     for (int step = 0; step < kDepth; step += 16) {
       std::uint32_t a[2][4], b[2][4];
 #pragma unroll
@@ -246,7 +255,7 @@ struct Sums<float, kAlongA, kAlongB> {
   template <int kDepth>
   __device__ void add(const float* a_tile, const float* b_tile, int k) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
+#pragma unroll 2
     for (int step = 0; step < kDepth; step += 4) {
       float a[4][4], b[4][8];
       load<kAlongA>(a, a_tile, lane / 4, k + step);
@@ -334,39 +343,36 @@ __device__ void compute_tile(const Product<T>& p, int block) {
   const int chunks = (p.chunks() - slice + slices - 1) / slices;  // of this slice: every slices-th
   const bool sums_lines = !kAlongA && p.sums.data != nullptr && tile_column == 0;
 
-  const auto a_part = [&](int i) { return memory + i % kStages * 2 * C::kElements; };
-  const auto b_part = [&](int i) { return a_part(i) + C::kElements; };
-  const auto start = [&](int i) {
-    if (i < chunks) {
-      copy_chunk<kWarps, kAlongA>(p.a, tile_row, slice + i * slices, a_part(i));
-      copy_chunk<kWarps, kAlongB>(p.b, tile_column, slice + i * slices, b_part(i));
-    }
-    commit_copies();
-  };
-  for (int i = 0; i < kStages; ++i) start(i);
-
   Sums<T, kAlongA, kAlongB> sums;
   float line_sum = 0;
   const int k = warp * kWarpDepth;
-  for (int i = 0; i < chunks; ++i) {
-    wait_for_copies<kStages - 1>();
-    __syncthreads();
-    if ((slice + i * slices) * C::kDepth + k < p.depth) {
-      sums.template add<kWarpDepth>(a_part(i), b_part(i), k);
-      if (sums_lines) {
+#pragma unroll 1
+  for (int next = 0; next < chunks + kStages; ++next) {
+    T* const a_part = memory + next % kStages * 2 * C::kElements;
+    T* const b_part = a_part + C::kElements;
+    const int chunk = slice + next * slices;
+    if (next >= kStages) {  // the chunk whose copies were started so many before
+      wait_for_copies<kStages - 1>();
+      __syncthreads();
+      if ((chunk - kStages * slices) * C::kDepth + k < p.depth) {
+        sums.template add<kWarpDepth>(a_part, b_part, k);
+        if (sums_lines) {
 #pragma unroll 8
-        for (int d = 0; d < kWarpDepth; ++d) line_sum += to_float(a_part(i)[(k + d) * C::kShortLine + lane]);
+          for (int d = 0; d < kWarpDepth; ++d) line_sum += to_float(a_part[(k + d) * C::kShortLine + lane]);
+        }
       }
+      __syncthreads();  // the stage is free again
     }
-    __syncthreads();  // the stage is free again
-    start(i + kStages);
+    if (next < chunks) {
+      copy_chunk<kWarps, kAlongA>(p.a, tile_row, chunk, a_part);
+      copy_chunk<kWarps, kAlongB>(p.b, tile_column, chunk, b_part);
+    }
+    commit_copies();
   }
 
   // The warps' sums, then those of the lines.
   auto* const parts = reinterpret_cast<float*>(memory);
   float* const line_parts = parts + kWarps * kTile * kSumLine;
-  wait_for_copies<0>();
-  __syncthreads();
   sums.put(parts + warp * kTile * kSumLine);
   line_parts[warp * kTile + lane] = line_sum;
   __syncthreads();
