@@ -30,22 +30,24 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   }
 }
 
-template <int kWarps, int kStages, class T>
+template <int kWarps, int kStages, bool kSliced, class T>
 std::size_t shared_bytes(int chunks) {
   constexpr int kSumBytes = kWarps * cuda::kTile * (cuda::kSumLine + 1) * static_cast<int>(sizeof(float));
-  return static_cast<std::size_t>(std::max(std::min(chunks, kStages) * cuda::Chunk<T>::kStageBytes, kSumBytes));
+  const int bytes = std::max(std::min(chunks, kStages) * cuda::Chunk<T>::kStageBytes, kSumBytes);
+  return static_cast<std::size_t>(bytes) + (kSliced ? sizeof(cuda::SliceMail) : 0);
 }
 
-// Blocks of a cluster.
-int cluster_of(Tiling tiling) {
-  if (tiling == Tiling::quarters) return 4;
-  return tiling == Tiling::eighths ? 8 : 1;
+// A cluster has 2^this blocks.
+int cluster_bits_of(Tiling tiling) {
+  static_assert(cuda::kMostSlices == 1 << 3);
+  if (tiling == Tiling::quarters) return 2;
+  return tiling == Tiling::eighths ? 3 : 0;
 }
 
 // Blocks for a product in a grid of such clusters.
 template <class T>
 int blocks_of(const Product<T>& product, int cluster) {
-  const int blocks = product.tiles() * product.slices;
+  const int blocks = product.tiles() << product.slice_bits;
   return (blocks + cluster - 1) / cluster * cluster;
 }
 
@@ -75,14 +77,14 @@ std::vector<Tiling> cuda::linear_tilings(const ConstView& x, const Shape& weight
 void cuda::linear_tiles_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, bool relu,
                                 View y, Tiling tiling) {
   with_float_type(x.dtype, [&]<class T>(T) {
-    const int cluster = cluster_of(tiling);
+    const int cluster = 1 << cluster_bits_of(tiling);
     Product<T> product{.a = x, .b = weight, .depth = static_cast<int>(x.shape[1]), .out = {y, false}, .sums = {}};
     product.out.bias = bias.data == nullptr ? nullptr : bias.as<T>();
     product.out.relu = relu;
-    product.slices = cluster;
+    product.slice_bits = cluster_bits_of(tiling);
     const auto launch = [&]<int kWarps, int kStages, bool kSliced>() {
       Launch(exec, static_cast<unsigned>(blocks_of(product, cluster)), 32 * kWarps,
-             shared_bytes<kWarps, kStages, T>(product.sliced_chunks()))
+             shared_bytes<kWarps, kStages, kSliced, T>(product.chunks_of(0)))
           .in_clusters_of(static_cast<unsigned>(cluster))(forward_kernel<kWarps, kStages, kSliced, T>, product);
     };
     if (cluster > 1) return launch.template operator()<4, 4, true>();
@@ -93,15 +95,15 @@ void cuda::linear_tiles_forward(const ExecContext& exec, ConstView x, ConstView 
 void cuda::linear_tiles_backward(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
                                  GradView dweight, GradView dbias, Tiling tiling) {
   with_float_type(x.dtype, [&]<class T>(T) {
-    const int cluster = cluster_of(tiling);
+    const int cluster = 1 << cluster_bits_of(tiling);
     Product<T> to_x{.a = dy, .b = weight, .depth = static_cast<int>(dy.shape[1]), .out = {}, .sums = {}};
     Product<T> to_weight{.a = dy, .b = x, .depth = static_cast<int>(dy.shape[0]), .out = {}, .sums = {}};
     int chunks = 0;
     for (Product<T>* product : {&to_x, &to_weight}) {
       if (!(product == &to_x ? dx : dweight)) continue;
       // A depth of one chunk cannot be shared: then each block of a cluster has a tile of its own.
-      product->slices = product->chunks() > 1 ? cluster : 1;
-      chunks = std::max(chunks, product->sliced_chunks());
+      product->slice_bits = product->chunks() > 1 ? cluster_bits_of(tiling) : 0;
+      chunks = std::max(chunks, product->chunks_of(0));
     }
     if (dx) {
       to_x.out = {dx.view, dx.accumulate};
@@ -118,7 +120,7 @@ void cuda::linear_tiles_backward(const ExecContext& exec, ConstView dy, ConstVie
     const int blocks = dx_blocks + blocks_of(to_weight, cluster);
     if (blocks == 0) return;
     const auto launch = [&]<int kWarps, int kStages, bool kSliced>() {
-      Launch(exec, static_cast<unsigned>(blocks), 32 * kWarps, shared_bytes<kWarps, kStages, T>(chunks))
+      Launch(exec, static_cast<unsigned>(blocks), 32 * kWarps, shared_bytes<kWarps, kStages, kSliced, T>(chunks))
           .in_clusters_of(static_cast<unsigned>(cluster))(backward_kernel<kWarps, kStages, kSliced, T>, to_x, to_weight,
                                                           dx_blocks);
     };

@@ -19,6 +19,7 @@ namespace lockstep::kernels::cuda {
 using std::int64_t;
 
 inline constexpr int kTile = 32;
+inline constexpr int kMostSlices = 8;
 inline constexpr int kSumLine = kTile + 4;  // floats of a line of sums in shared memory
 
 // How a chunk of a factor lies in shared memory: as lines of the depth, or as lines of the tile. Lines start in
@@ -115,14 +116,16 @@ struct Product {
   Factor<T> a, b;
   int depth;
   Result<T> out;
-  Target sums;     // of the lines of a across the depth, one for each row of the result; null: not wanted
-  int slices = 1;  // blocks of a cluster that share the depth of a tile
+  Target sums;         // of the lines of a across the depth, one for each row of the result; null: not wanted
+  int slice_bits = 0;  // 2^slice_bits blocks of a cluster share the depth of a tile
 
   __host__ __device__ int column_tiles() const { return (out.columns + kTile - 1) / kTile; }
   __host__ __device__ int tiles() const { return (out.rows + kTile - 1) / kTile * column_tiles(); }
   __host__ __device__ int chunks() const { return (depth + Chunk<T>::kDepth - 1) / Chunk<T>::kDepth; }
-  // Of a slice, at most.
-  int sliced_chunks() const { return (chunks() + slices - 1) / slices; }
+  // Of slice `slice`, which has every 2^slice_bits-th; the first has the most.
+  __host__ __device__ int chunks_of(int slice) const {
+    return (chunks() - slice + (1 << slice_bits) - 1) >> slice_bits;
+  }
 };
 
 // Starts to copy kLines x kWidth elements, from (line, first) on, to lines of kStep; zeros where the factor ends.
@@ -325,23 +328,31 @@ struct Sums<float, kAlongA, kAlongB> {
   }
 };
 
+// What slices send each other: their sums of the rows that the receiver adds up, then those of lines.
+using SliceMail = Mailbox<kTile * kTile + kMostSlices * kTile>;
+
 // What the block with this number has to do of a product; kSliced: whether its tiles' depths are shared in clusters.
 template <int kWarps, int kStages, bool kSliced, bool kAlongA, bool kAlongB, class T>
 __device__ void compute_tile(const Product<T>& p, int block) {
   using C = Chunk<T>;
   constexpr int kWarpDepth = C::kDepth / kWarps;
-  auto* const memory = dynamic_shared<T>();
+  auto& mail = *dynamic_shared<SliceMail>();  // where it is sliced
+  auto* const memory = reinterpret_cast<T*>(dynamic_shared<unsigned char>() + (kSliced ? sizeof(SliceMail) : 0));
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
   const int lane = thread % 32;
-  const int slices = kSliced ? p.slices : 1;
-  const int tile = block / slices;
-  const int slice = block - tile * slices;
+  const int slice_bits = kSliced ? p.slice_bits : 0;
+  const int slices = 1 << slice_bits;
+  const int tile = block >> slice_bits;
+  const int slice = block & (slices - 1);
   if (tile >= p.tiles()) return;
   const int tile_row = tile / p.column_tiles();
   const int tile_column = tile - tile_row * p.column_tiles();
-  const int chunks = (p.chunks() - slice + slices - 1) / slices;  // of this slice: every slices-th
+  const int chunks = p.chunks_of(slice);
   const bool sums_lines = !kAlongA && p.sums.data != nullptr && tile_column == 0;
+  if (slices > 1) {
+    mail.open(sizeof(float) * (kTile * kTile + (sums_lines && slice == 0 ? slices * kTile : 0)));
+  }
 
   Sums<T, kAlongA, kAlongB> sums;
   float line_sum = 0;
@@ -350,11 +361,11 @@ __device__ void compute_tile(const Product<T>& p, int block) {
   for (int next = 0; next < chunks + kStages; ++next) {
     T* const a_part = memory + next % kStages * 2 * C::kElements;
     T* const b_part = a_part + C::kElements;
-    const int chunk = slice + next * slices;
+    const int chunk = slice + (next << slice_bits);
     if (next >= kStages) {  // the chunk whose copies were started so many before
       wait_for_copies<kStages - 1>();
       __syncthreads();
-      if ((chunk - kStages * slices) * C::kDepth + k < p.depth) {
+      if ((chunk - (kStages << slice_bits)) * C::kDepth + k < p.depth) {
         sums.template add<kWarpDepth>(a_part, b_part, k);
         if (sums_lines) {
 #pragma unroll 8
@@ -390,23 +401,23 @@ __device__ void compute_tile(const Product<T>& p, int block) {
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) line[0] += line_parts[w * kTile + thread];
   }
-  if (kSliced && slices > 1) {
-    // Each block adds up what the cluster's blocks have of its share of the rows; the first those of the lines.
-    if (has_row) {
-      put_four(parts + row * kSumLine + column, values[0], values[1], values[2], values[3]);
-      put_four(parts + row * kSumLine + column + 4, values[4], values[5], values[6], values[7]);
-    }
-    if (thread < kTile) line_parts[thread] = line[0];
-    synchronize_cluster();
-    has_row = row < kTile / slices;
-    row += slice * (kTile / slices);
+  if (slices > 1) {
+    // Each block adds up the slices' sums of its share of the rows; the first those of the lines.
+    const int share = kTile >> slice_bits;
+    const auto place = [&](int of_slice, int row) { return (of_slice * share + row) * kTile + column; };
+    const auto line_place = [&](int of_slice) { return kTile * kTile + of_slice * kTile + thread; };
+    mail.wait_for_others();
+    if (has_row) mail.send(row / share, place(slice, row % share), values);
+    if (sums_lines && thread < kTile) mail.send(0, line_place(slice), line);
+    mail.wait();
+    has_row = row < share;
     values = {};
     line = {};
     for (int other = 0; other < slices; ++other) {
-      if (has_row) values += load_from_block<8>(other, parts + row * kSumLine + column);
-      if (sums_lines && thread < kTile) line += load_from_block<1>(other, line_parts + thread);
+      if (has_row) values += load<8>(mail.content + place(other, row));
+      if (sums_lines && slice == 0 && thread < kTile) line[0] += mail.content[line_place(other)];
     }
-    synchronize_cluster();  // no block may end before the others have read from it
+    row += slice * share;
   }
   if (has_row && tile_row * kTile + row < p.out.rows && tile_column * kTile + column < p.out.columns) {
     p.out.put(tile_row * kTile + row, tile_column * kTile + column, values);
