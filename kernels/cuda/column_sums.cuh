@@ -17,27 +17,25 @@ struct ColumnTiling {
   unsigned parts;         // of the grid; where there are several, a second kernel adds their sums
   std::int64_t part_rows;
 
-  ColumnTiling(std::int64_t rows, std::int64_t columns, int vector, std::int64_t thread_rows = kThreadRows,
-               bool one_part = false) {
-    // Wide tiles read memory in long runs. Sums of sums are short, and few rows make few blocks: there tiles are
-    // narrow.
+  ColumnTiling(std::int64_t rows, std::int64_t columns, int vector, std::int64_t thread_rows = kThreadRows) {
+    // Wide tiles read memory in long runs; few rows make few blocks: there tiles are narrow.
     constexpr unsigned kFewBlocks = 64;
     const std::int64_t vectors = (columns + vector - 1) / vector;
     tile = 1;
-    while (tile < (one_part ? 2U : 32U) && tile < vectors) tile *= 2;
-    lay_out(rows, vectors, thread_rows, one_part);
+    while (tile < 32U && tile < vectors) tile *= 2;
+    lay_out(rows, vectors, thread_rows);
     while (tile > 2 && column_tiles * parts < kFewBlocks) {
       tile /= 2;
-      lay_out(rows, vectors, thread_rows, one_part);
+      lay_out(rows, vectors, thread_rows);
     }
   }
 
  private:
-  void lay_out(std::int64_t rows, std::int64_t vectors, std::int64_t thread_rows, bool one_part) {
+  void lay_out(std::int64_t rows, std::int64_t vectors, std::int64_t thread_rows) {
     constexpr std::int64_t kMostParts = 1024;
     column_tiles = static_cast<unsigned>((vectors + tile - 1) / tile);
     const std::int64_t lane_rows = thread_rows * (kThreads / tile);
-    const bool few = one_part || rows <= 2 * lane_rows;
+    const bool few = rows <= 2 * lane_rows;
     const std::int64_t most = std::max<std::int64_t>(1, kMostParts / column_tiles);
     const std::int64_t wanted = few ? 1 : std::min(most, (rows + lane_rows - 1) / lane_rows);
     part_rows = std::max<std::int64_t>(1, (rows + wanted - 1) / wanted);
@@ -66,7 +64,8 @@ __device__ void sum_tile(const ColumnTiling& tiling, std::int64_t rows, std::int
   __shared__ float shared[kThreads * N];
 #pragma unroll
   for (int s = 0; s < K; ++s) {
-    // Halves the row lanes until one is left.
+    if (s > 0) __syncthreads();
+    // Halves the row lanes until one is left; what a lane writes was read by nobody before.
     for (unsigned half = row_lanes / 2; half > 0; half /= 2) {
       if (row_lane >= half && row_lane < 2 * half) {
 #pragma unroll
@@ -77,7 +76,6 @@ __device__ void sum_tile(const ColumnTiling& tiling, std::int64_t rows, std::int
 #pragma unroll
         for (int k = 0; k < N; ++k) sums[s][k] += shared[k * kThreads + threadIdx.x + half * tiling.tile];
       }
-      __syncthreads();
     }
   }
 }
@@ -116,17 +114,36 @@ struct MatrixRows {
   }
 };
 
+inline constexpr unsigned kRowColumns = 8;  // of a block of add_rows_kernel: 32 bytes of a row
+
+template <class Out>
+__global__ void __launch_bounds__(kThreads)
+    add_rows_kernel(const float* matrix, int rows, std::int64_t columns, bool accumulate, Out* target) {
+  __shared__ float parts[kThreads];
+  const std::int64_t column = std::int64_t{blockIdx.x} * kRowColumns + threadIdx.x % kRowColumns;
+  const bool exists = column < columns;
+  begin_kernel();
+  float sum = 0;
+  in_batches<8>(
+      static_cast<int>(threadIdx.x / kRowColumns), exists ? rows : 0, kThreads / kRowColumns,
+      [&](int row) { return matrix[row * columns + column]; }, [&](int, float value) { sum += value; });
+  parts[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x >= kRowColumns || !exists) return;
+  sum = 0;
+#pragma unroll 8
+  for (unsigned i = threadIdx.x; i < kThreads; i += kRowColumns) sum += parts[i];
+  write(target + column, Floats<1>{{sum}}, 1, false, accumulate);
+}
+
 // target (+)= the sum of a few rows of f32, by one kernel: the second stage of sums that were left in parts. Does
 // nothing where the target is null.
 inline void add_rows(const ExecContext& exec, const float* matrix, std::int64_t rows, const GradView& target) {
   if (!target) return;
-  constexpr int N = kVector<float>;
   const std::int64_t columns = target.view.numel();
-  const ColumnTiling tiling(rows, columns, N, kThreadRows, true);
   with_float_type(target.view.dtype, [&]<class Out>(Out) {
-    Launch(exec, dim3(tiling.column_tiles))(column_sums_kernel<N, MatrixRows<N, float>, Out>, tiling, rows, columns,
-                                            MatrixRows<N, float>(matrix, columns), target.accumulate,
-                                            target.view.as<Out>());
+    Launch(exec, static_cast<unsigned>((columns + kRowColumns - 1) / kRowColumns))(
+        add_rows_kernel<Out>, matrix, static_cast<int>(rows), columns, target.accumulate, target.view.as<Out>());
   });
 }
 

@@ -4,24 +4,63 @@
 #include <type_traits>
 
 #include "kernels/conv2d.h"
+#include "kernels/cuda/divisor.cuh"
 #include "kernels/cuda/mma.cuh"
 
 namespace lockstep::kernels::cuda {
 
+// What neighbouring lanes of a warp read of a patch, side by side: it is laid out so that they use different banks.
+enum class Lanes { none, pixels, products };
+
+// to[i] = source[at(i)] for all i < count, 0 where at(i) is negative, as it is or as f32. The calling block's threads
+// share it. f32 is copied without waiting: it is there after wait_for_copies<0>.
+template <class T, class P, class At>
+__device__ void gather(const T* source, int count, P* to, At at) {
+  const int first = static_cast<int>(threadIdx.x);
+  const int step = static_cast<int>(blockDim.x);
+  if constexpr (std::is_same_v<T, float>) {
+#pragma unroll 1
+    for (int i = first; i < count; i += step) {
+      const int place = at(i);
+      copy_async<sizeof(T)>(to + i, source + max(place, 0), place < 0);
+    }
+    commit_copies();
+  } else {
+    in_batches<4>(
+        first, count, step,
+        [&](int i) {
+          const int place = at(i);
+          return place < 0 ? T{0} : source[place];
+        },
+        [&](int i, T value) {
+          if constexpr (std::is_same_v<T, P>) {
+            to[i] = value;
+          } else {
+            to[i] = to_float(value);
+          }
+        });
+  }
+}
+
 // The sum of each pixel of the target runs over the taps of the kernel and the channels of the source (`depth`). A
 // block takes groups of whole rows of the target: their pixels are neighbours in memory.
 struct PatchGeometry {
-  int height, width;  // of the target
-  int source_height, source_width, depth;
-  int kernel_rows, kernel_columns, stride, padding;
-  int pixel_step;  // elements from a pixel of the patch to the next: depth, or more where that is better for the banks
-  int rows;        // of the target in a group
+  int height;  // of the target
+  Divisor width;
+  int source_height, source_width;
+  Divisor depth;
+  int kernel_rows;
+  Divisor kernel_columns;
+  int stride, padding;
+  Divisor pixel_step;  // elements from a pixel of the patch to the next: depth, or more for the banks
+  Divisor row_step;    // the same of its rows
+  int rows;            // of the target in a group
   int image_groups;
   std::int64_t groups;
 
   // `pixels`: of a group, about; whole rows at least.
   PatchGeometry(const Shape& source, const Shape& target, std::int64_t kernel_height, std::int64_t kernel_width,
-                std::int64_t step, std::int64_t zeros, std::int64_t pixels, bool odd_steps = false)
+                std::int64_t step, std::int64_t zeros, std::int64_t pixels, Lanes lanes = Lanes::none)
       : height(static_cast<int>(target[1])),
         width(static_cast<int>(target[2])),
         source_height(static_cast<int>(source[1])),
@@ -31,19 +70,24 @@ struct PatchGeometry {
         kernel_columns(static_cast<int>(kernel_width)),
         stride(static_cast<int>(step)),
         padding(static_cast<int>(zeros)),
-        pixel_step(odd_steps ? depth | 1 : depth),
-        rows(static_cast<int>(std::clamp<std::int64_t>((pixels + width - 1) / width, 1, height))),
+        pixel_step(lanes == Lanes::pixels ? depth | 1 : depth),
+        row_step(((width - 1) * stride + kernel_columns) * pixel_step),
+        rows(static_cast<int>(std::clamp<std::int64_t>((pixels + target[2] - 1) / target[2], 1, height))),
         image_groups((height + rows - 1) / rows),
         groups(target[0] * image_groups) {
     rows = (height + image_groups - 1) / image_groups;  // of like size
+    if (lanes == Lanes::none) return;
+    // The first of the next row lies in the bank behind the last of this one.
+    constexpr int kBanks = 32;
+    const int row = lanes == Lanes::pixels ? width * stride * pixel_step : kernel_columns * pixel_step;
+    row_step = Divisor(row_step + ((row - row_step) % kBanks + kBanks) % kBanks);
   }
 
   __host__ __device__ int products() const { return kernel_rows * kernel_columns * depth; }
   __host__ __device__ int patch_rows() const { return (rows - 1) * stride + kernel_rows; }
-  __host__ __device__ int patch_row_size() const { return ((width - 1) * stride + kernel_columns) * pixel_step; }
   template <class T>
   __host__ __device__ int patch_bytes() const {
-    return (patch_rows() * patch_row_size() * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+    return (patch_rows() * row_step * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
   }
 
   // Of a group: its image, its first row, its number of pixels, and that of the first among all images'.
@@ -58,60 +102,32 @@ struct PatchGeometry {
     return {image, first, min(rows, height - first) * width, (image * height + first) * width};
   }
 
-  // Copies what the group needs into shared memory, zeros where the image ends, as it is or as f32. The calling block's
-  // threads share it.
+  // Gathers what the group needs in shared memory, zeros where the image ends.
   template <class T, class P>
   __device__ void load(const T* source, const Group& group, P* patch) const {
-    constexpr int kBatch = 8;  // elements of a thread that are under way at once
-    const int threads = static_cast<int>(blockDim.x);
-    const int pitch = source_width * depth;                      // of a row of the source
-    const int elements = patch_row_size() / pixel_step * depth;  // of a row of the patch
-    const int step_rows = threads / elements;
-    const int step_columns = threads - step_rows * elements;
-    const T* const image = source + group.image * source_height * pitch;
-    int row = static_cast<int>(threadIdx.x) / elements;
-    int column = static_cast<int>(threadIdx.x) - row * elements;
-    while (row < patch_rows()) {
-      T values[kBatch];
-      int places[kBatch];  // in the patch; negative: behind its end
-#pragma unroll
-      for (int k = 0; k < kBatch; ++k) {
-        const int source_row = group.first_row * stride - padding + row;
-        const int at = column - padding * depth;
-        const bool is_place = row < patch_rows();
-        const bool inside = is_place && source_row >= 0 && source_row < source_height && at >= 0 && at < pitch;
-        values[k] = inside ? image[static_cast<std::int64_t>(source_row) * pitch + at] : T{0};
-        const int gaps = pixel_step == depth ? 0 : column / depth * (pixel_step - depth);
-        places[k] = is_place ? row * patch_row_size() + column + gaps : -1;
-        row += step_rows;
-        column += step_columns;
-        if (column >= elements) {
-          column -= elements;
-          ++row;
-        }
-      }
-      all_loads_begun();
-#pragma unroll
-      for (int k = 0; k < kBatch; ++k) {
-        if (places[k] < 0) continue;
-        if constexpr (std::is_same_v<T, P>) {
-          patch[places[k]] = values[k];
-        } else {
-          patch[places[k]] = to_float(values[k]);
-        }
-      }
-    }
+    const int first_row = group.first_row * stride - padding;
+    gather(source + group.image * source_height * source_width * depth, patch_rows() * row_step, patch, [&](int i) {
+      const int patch_row = i / row_step;
+      const int place = i - patch_row * row_step;
+      const int patch_column = place / pixel_step;
+      const int d = place - patch_column * pixel_step;
+      const int row = first_row + patch_row;
+      const int column = patch_column - padding;
+      const bool inside = row >= 0 && row < source_height && column >= 0 && column < source_width && d < depth;
+      return inside ? (row * source_width + column) * depth + d : -1;
+    });
   }
 
   // Where in the patch the window of a group's pixel begins.
   __device__ int window(int pixel) const {
     const int row = pixel / width;
-    return (row * patch_row_size() + (pixel - row * width) * pixel_step) * stride;
+    return (row * row_step + (pixel - row * width) * pixel_step) * stride;
   }
   // From there to product k.
   __device__ int offset(int k) const {
     const int tap = k / depth;
-    return tap / kernel_columns * patch_row_size() + tap % kernel_columns * pixel_step + k - tap * depth;
+    const int row = tap / kernel_columns;
+    return row * row_step + (tap - row * kernel_columns) * pixel_step + k - tap * depth;
   }
 };
 

@@ -1,3 +1,6 @@
+// Both kernels gather values from a patch and multiply them by rows of a matrix: lanes are pixels and the rows weights,
+// or lanes are products and the rows gradients of pixels. A step runs each once, so that its instructions are new to
+// every SM: what counts is that there are few.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/patch.cuh"
 #include "kernels/cuda/patch_conv2d.h"
@@ -6,277 +9,313 @@ namespace lockstep::kernels {
 namespace {
 
 using cuda::Floats;
+using cuda::Lanes;
 using cuda::PatchGeometry;
 using std::int64_t;
 
-constexpr int kWarps = 8;
+constexpr int kWarps = 16;
 constexpr int kBlock = 32 * kWarps;  // threads
-constexpr int kTile = 8;             // channels that a thread computes
-constexpr int kGroupPixels = 128;
+constexpr int kTile = 8;             // channels of the target that a block computes
+constexpr int kTerms = 4;            // of a sum, at once
+constexpr int kPixels = 2;           // of the target that a thread computes
+constexpr int kGroupPixels = 512;
 constexpr int kSms = 132;  // of the largest GPUs
-constexpr int kMostBlocks = 4 * kSms;
-constexpr int kSharedBytes = 48 << 10;
+constexpr int kSharedBytes = 64 << 10;
 
-// The weights in shared memory, (tiles of channels, products, kTile), so that a thread finds what it needs side by
-// side.
-struct Weights {
-  const float* data;
-  int channels, depth, taps;
-  bool turned;  // the gradient of x: data is (depth, taps, channels), and taps count from the end
+__host__ __device__ constexpr int whole_terms(int count) { return (count + kTerms - 1) / kTerms * kTerms; }
 
-  __host__ __device__ int tiles() const { return (channels + kTile - 1) / kTile; }
-  __host__ __device__ int products() const { return taps * depth; }
-  __host__ __device__ int bytes() const { return tiles() * products() * kTile * static_cast<int>(sizeof(float)); }
+// How a block's warps compute kTile sums for each of `units`, kUnits a lane: each chunk of 32 kUnits is a task, and
+// several warps share its terms.
+template <int kUnits>
+struct Split {
+  static constexpr int kChunk = 32 * kUnits;
+  int tasks, shares, row;  // row: of the parts in shared memory, (shares, kTile, row)
 
-  __device__ void load(float* to) const {
-    for (int channel = static_cast<int>(threadIdx.x) / 32; channel < tiles() * kTile; channel += kWarps) {
-      float* const column = to + channel / kTile * products() * kTile + channel % kTile;
-      cuda::in_batches<8>(
-          static_cast<int>(threadIdx.x) % 32, products(), 32,
-          [&](int k) {
-            int at = channel * products() + k;
-            if (turned) {
-              const int tap = k / depth;
-              at = ((k - tap * depth) * taps + taps - 1 - tap) * channels + channel;
-            }
-            return channel < channels ? data[at] : 0.0F;
-          },
-          [&](int k, float weight) { column[k * kTile] = weight; });
-    }
-  }
+  explicit Split(int units)
+      : tasks((units + kChunk - 1) / kChunk),
+        shares(std::max(1, kWarps / tasks)),
+        row(tasks * kChunk + 32 / kTile) {}  // so that also columns lie in different banks
+
+  bool fits() const { return tasks <= kWarps; }
+  int bytes() const { return shares * kTile * row * static_cast<int>(sizeof(float)); }
 };
 
-// A thread computes kTile channels of a pixel.
-template <class G>
-__global__ void __launch_bounds__(kBlock) pixel_kernel(PatchGeometry g, Weights weights, const float* source,
-                                                       const float* bias, bool relu, bool accumulate, G* target) {
-  auto* const rows = cuda::dynamic_shared<float>();
-  float* const patch = rows + weights.bytes() / static_cast<int>(sizeof(float));
-  cuda::begin_kernel();
-  weights.load(rows);
-  for (int64_t index = blockIdx.x; index < g.groups; index += gridDim.x) {
-    const auto group = g.group(index);
-    __syncthreads();
-    g.load(source, group, patch);
-    __syncthreads();
-    for (int unit = static_cast<int>(threadIdx.x); unit < group.pixels * weights.tiles(); unit += kBlock) {
-      const int tile = unit / group.pixels;
-      const int pixel = unit - tile * group.pixels;
-      const int count = min(kTile, weights.channels - tile * kTile);
-      Floats<kTile> sum{};
-      if (bias != nullptr) sum = cuda::load_first<kTile>(bias + tile * kTile, count);
-      const float* line = patch + g.window(pixel);
-      const float* weight = rows + tile * weights.products() * kTile;
-      for (int row = 0; row < g.kernel_rows; ++row, line += g.patch_row_size()) {
-        for (int column = 0; column < g.kernel_columns; ++column) {
-#pragma unroll 4
-          for (int d = 0; d < g.depth; ++d, weight += kTile) {
-            const float value = line[column * g.pixel_step + d];
-            const auto w = cuda::load<kTile>(weight);
+// The calling thread's part in it.
+template <int kUnits>
+struct Part {
+  Split<kUnits> split;
+  int share, first_unit;  // share: all of them are taken where it is less than split.shares
+  Floats<kTile> sums[kUnits] = {};
+
+  __device__ explicit Part(const Split<kUnits>& by) : split(by) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    share = warp / split.tasks;
+    first_unit = (warp - share * split.tasks) * Split<kUnits>::kChunk + static_cast<int>(threadIdx.x) % 32;
+  }
+  __device__ bool works() const { return share < split.shares; }
+  __device__ int unit(int i) const { return first_unit + 32 * i; }
+
+  // Adds value_of(i, places[t]) * matrix[t] to the sums of unit i, for the share's terms t of `terms`, a multiple of
+  // kTerms.
+  template <class ValueOf>
+  __device__ void add(int terms, const int* places, const float* matrix, ValueOf value_of) {
+    struct alignas(16) Places {
+      int of[kTerms];
+    };
+#pragma unroll 1
+    for (int first = share * kTerms; first < terms; first += split.shares * kTerms) {
+      const Places place = *reinterpret_cast<const Places*>(places + first);
 #pragma unroll
-            for (int k = 0; k < kTile; ++k) sum[k] += value * w[k];
-          }
+      for (int t = 0; t < kTerms; ++t) {
+        const auto factors = cuda::load<kTile>(matrix + (first + t) * kTile);
+#pragma unroll
+        for (int i = 0; i < kUnits; ++i) {
+          const float value = value_of(i, place.of[t]);
+#pragma unroll
+          for (int c = 0; c < kTile; ++c) sums[i][c] += value * factors[c];
         }
       }
-      if (relu) {
-#pragma unroll
-        for (int k = 0; k < kTile; ++k) sum[k] = sum[k] < 0 ? 0.0F : sum[k];
-      }
-      cuda::write(target + (group.first_pixel + pixel) * weights.channels + tile * kTile, sum, count, false,
-                  accumulate);
     }
   }
-}
 
-// Of the gradient of the weights, lane l of a warp has product 32 i + l and kTile outputs; behind the products comes a
-// 1, for the gradient of the bias. Warps that are left share the pixels.
-struct Tasks {
-  int outputs, products;
-
-  __host__ __device__ int rows() const { return (products + 1 + 31) / 32; }
-  __host__ __device__ int tiles() const { return (outputs + kTile - 1) / kTile; }
-  __host__ __device__ int count() const { return rows() * tiles(); }
-  __host__ __device__ int shares() const { return max(1, kWarps / count()); }  // of the pixels
-  __host__ __device__ int padded() const { return tiles() * kTile; }
+  __device__ void store(float* parts) const {
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+#pragma unroll
+      for (int c = 0; c < kTile; ++c) parts[(share * kTile + c) * split.row + unit(i)] = sums[i][c];
+    }
+  }
+  // The shares' parts, in order, on top of `start`.
+  __device__ float total(const float* parts, int unit, int c, float start) const {
+#pragma unroll 4
+    for (int s = 0; s < split.shares; ++s) start += parts[(s * kTile + c) * split.row + unit];
+    return start;
+  }
 };
 
-// sums (blocks, O, products), bias_sums (blocks, O) or null.
-template <int kMostTasks, class T>
-__global__ void __launch_bounds__(kBlock)
-    weight_kernel(PatchGeometry g, Tasks tasks, const T* dy, const T* x, float* sums, float* bias_sums) {
-  auto* const gradients = cuda::dynamic_shared<float>();  // (pixels, padded outputs)
-  const int group_pixels = g.rows * g.width;
-  auto* const windows = reinterpret_cast<int*>(gradients + group_pixels * tasks.padded());
-  float* const patch = reinterpret_cast<float*>(windows + (group_pixels + 3) / 4 * 4);
-  cuda::begin_kernel();
-  const int thread = static_cast<int>(threadIdx.x);
-  const int warp = thread / 32;
-  const int lane = thread % 32;
-  const int share = warp / tasks.count();
-  for (int pixel = thread; pixel < group_pixels; pixel += kBlock) windows[pixel] = g.window(pixel);
+// Where element (channel of the target, product) of the weights lies: for the gradient of x they are turned round.
+struct Weights {
+  const float* data;
+  int channels, channel_step, tap_step, depth_step, first;
 
-  Floats<kTile> total[kMostTasks] = {};
+  Weights(const Shape& weight, const float* address, bool turned)
+      : data(address), channels(static_cast<int>(weight[turned ? 3 : 0])) {
+    const int depth = static_cast<int>(weight[3]);
+    const int taps = static_cast<int>(weight[1] * weight[2]);
+    channel_step = turned ? 1 : taps * depth;
+    tap_step = turned ? -depth : depth;
+    depth_step = turned ? taps * depth : 1;
+    first = turned ? (taps - 1) * depth : 0;
+  }
+};
+
+template <class G>
+__global__ void __launch_bounds__(kBlock)
+    pixel_kernel(PatchGeometry g, Split<kPixels> split, Weights weights, const float* source, const float* bias,
+                 bool relu, bool accumulate, G* target) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int products = g.products();
+  const int terms = whole_terms(products);
+  auto* const offsets = cuda::dynamic_shared<int>();
+  auto* const matrix = reinterpret_cast<float*>(offsets + terms);  // (terms, kTile)
+  float* const patch = matrix + terms * kTile;
+  // Products past the end have a weight of 0: any element does.
+  for (int k = thread; k < terms; k += kBlock) offsets[k] = k < products ? g.offset(k) : 0;
+  cuda::begin_kernel();
+  const int tile = static_cast<int>(blockIdx.y) * kTile;
+  const int channel = tile + thread % kTile;  // of each element that the thread moves
+  const bool exists = channel < weights.channels;
+  cuda::gather(weights.data, terms * kTile, matrix, [&](int i) {
+    const int k = i / kTile;
+    const int tap = k / g.depth;
+    const int at = weights.first + tap * weights.tap_step + (k - tap * g.depth) * weights.depth_step;
+    return exists && k < products ? at + channel * weights.channel_step : -1;
+  });
+  const float start = bias != nullptr && exists ? bias[channel] : 0.0F;
+
   for (int64_t index = blockIdx.x; index < g.groups; index += gridDim.x) {
     const auto group = g.group(index);
+    g.load(source, group, patch);
+    cuda::wait_for_copies<0>();
     __syncthreads();
-    g.load(x, group, patch);
-    cuda::in_batches<4>(
-        thread, group.pixels * tasks.padded(), kBlock,
-        [&](int i) {
-          const int pixel = i / tasks.padded();
-          const int output = i - pixel * tasks.padded();
-          return output < tasks.outputs ? dy[(group.first_pixel + pixel) * tasks.outputs + output] : T{0};
-        },
-        [&](int i, T value) { gradients[i] = cuda::to_float(value); });
+    Part<kPixels> part(split);
+    if (part.works()) {
+      const float* windows[kPixels];
+#pragma unroll
+      for (int i = 0; i < kPixels; ++i) windows[i] = patch + g.window(min(part.unit(i), group.pixels - 1));
+      part.add(terms, offsets, matrix, [&](int i, int offset) { return windows[i][offset]; });
+    }
     __syncthreads();
-#pragma unroll
-    for (int turn = 0; turn < kMostTasks; ++turn) {
-      const int task = warp % tasks.count() + turn * kWarps;
-      if (task >= tasks.count() || share >= tasks.shares()) continue;
-      const int product = task % tasks.rows() * 32 + lane;
-      const int offset = product < tasks.products ? g.offset(product) : 0;
-      const float* const grads = gradients + task / tasks.rows() * kTile;
-#pragma unroll 4
-      for (int pixel = share; pixel < group.pixels; pixel += tasks.shares()) {
-        const float value = product < tasks.products ? patch[windows[pixel] + offset] : 1.0F;
-        const auto grad = cuda::load<kTile>(grads + pixel * tasks.padded());
-#pragma unroll
-        for (int k = 0; k < kTile; ++k) total[turn][k] += value * grad[k];
+    if (part.works()) part.store(patch);
+    __syncthreads();
+    if (exists) {
+#pragma unroll 1
+      for (int pixel = thread / kTile; pixel < group.pixels; pixel += kBlock / kTile) {
+        float sum = part.total(patch, pixel, thread % kTile, start);
+        if (relu && sum < 0) sum = 0;
+        cuda::write(target + (group.first_pixel + pixel) * weights.channels + channel, Floats<1>{{sum}}, 1, false,
+                    accumulate);
       }
     }
-  }
-
-  // The shares, in order.
-  float* const parts = gradients;  // (tasks, lanes, kTile)
-  for (int turn_share = 0; turn_share < tasks.shares(); ++turn_share) {
     __syncthreads();
-#pragma unroll
-    for (int turn = 0; turn < kMostTasks; ++turn) {
-      const int task = warp % tasks.count() + turn * kWarps;
-      if (task >= tasks.count() || share != turn_share) continue;
-#pragma unroll
-      for (int k = 0; k < kTile; ++k) {
-        float& part = parts[(task * 32 + lane) * kTile + k];
-        part = turn_share == 0 ? total[turn][k] : part + total[turn][k];
-      }
-    }
-  }
-  __syncthreads();
-  const auto part_of = [&](int output, int product) {
-    const int task = output / kTile * tasks.rows() + product / 32;
-    return parts[(task * 32 + product % 32) * kTile + output % kTile];
-  };
-  for (int i = thread; i < tasks.outputs * tasks.products; i += kBlock) {
-    const int output = i / tasks.products;
-    sums[static_cast<int64_t>(blockIdx.x) * tasks.outputs * tasks.products + i] =
-        part_of(output, i - output * tasks.products);
-  }
-  if (bias_sums == nullptr) return;
-  for (int output = thread; output < tasks.outputs; output += kBlock) {
-    bias_sums[static_cast<int64_t>(blockIdx.x) * tasks.outputs + output] = part_of(output, tasks.products);
   }
 }
 
-// Pixels of a group: so few that there are `groups`, if that is not too few.
-int64_t group_pixels(const Shape& target, int64_t groups) {
-  return std::clamp<int64_t>(target[0] * target[1] * target[2] / groups, 32, kGroupPixels);
+// sums (blocks, O, products), bias_sums (blocks, O) or null: behind the products comes a 1, for the gradient of the
+// bias.
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    weight_kernel(PatchGeometry g, Split<1> split, int outputs, const T* dy, const T* x, float* sums,
+                  float* bias_sums) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int products = g.products();
+  const int terms = whole_terms(g.rows * g.width);
+  auto* const windows = cuda::dynamic_shared<int>();
+  auto* const gradients = reinterpret_cast<float*>(windows + terms);  // (terms, kTile)
+  float* const patch = gradients + terms * kTile;
+  // Pixels past the end have a gradient of 0: any window does.
+  for (int pixel = thread; pixel < terms; pixel += kBlock) windows[pixel] = g.window(min(pixel, g.rows * g.width - 1));
+  Part<1> part(split);
+  const int product = part.unit(0);
+  const float* const values = patch + (product < products ? g.offset(product) : 0);
+  cuda::begin_kernel();
+
+  const int tile = static_cast<int>(blockIdx.y) * kTile;
+  const int count = min(kTile, outputs - tile);
+  for (int64_t index = blockIdx.x; index < g.groups; index += gridDim.x) {
+    const auto group = g.group(index);
+    cuda::gather(dy + group.first_pixel * outputs + tile, terms * kTile, gradients, [&](int i) {
+      const int pixel = i / kTile;
+      return i % kTile < count && pixel < group.pixels ? pixel * outputs + i % kTile : -1;
+    });
+    g.load(x, group, patch);
+    cuda::wait_for_copies<0>();
+    __syncthreads();
+    if (part.works()) {
+      part.add(terms, windows, gradients, [&](int, int window) { return product < products ? values[window] : 1.0F; });
+    }
+    __syncthreads();
+  }
+
+  if (part.works()) part.store(gradients);
+  __syncthreads();
+  if (!part.works() || product > products) return;
+  float* to = sums + (static_cast<int64_t>(blockIdx.x) * outputs + tile) * products + product;
+  int step = products;
+  if (product == products) {
+    if (bias_sums == nullptr) return;
+    to = bias_sums + static_cast<int64_t>(blockIdx.x) * outputs + tile;
+    step = 1;
+  }
+#pragma unroll 1
+  for (int c = part.share; c < count; c += split.shares) to[c * step] = part.total(gradients, product, c, 0.0F);
+}
+
+unsigned tiles_of(int64_t channels) { return static_cast<unsigned>((channels + kTile - 1) / kTile); }
+
+// Pixels of a group: so few that there are blocks for all SMs, if that is not too few.
+int64_t group_pixels(const Shape& target, int64_t channels) {
+  return std::clamp<int64_t>(target[0] * target[1] * target[2] * tiles_of(channels) / kSms, 32, kGroupPixels);
 }
 
 PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
-  return {x, y, weight[1], weight[2], params.stride, params.padding, group_pixels(y, kSms), true};
+  return {x,
+          y,
+          weight[1],
+          weight[2],
+          params.stride,
+          params.padding,
+          group_pixels(y, weight[0]),
+          Lanes::pixels};
 }
 
-// The sums of the blocks are added up by another kernel: a group for each of the most blocks.
 PatchGeometry weight_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
-  return {x, dy, weight[1], weight[2], params.stride, params.padding, group_pixels(dy, kMostBlocks), true};
+  return {x,
+          dy,
+          weight[1],
+          weight[2],
+          params.stride,
+          params.padding,
+          group_pixels(dy, weight[0]),
+          Lanes::products};
 }
 
 PatchGeometry gradient_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
-  return {dy, x, weight[1], weight[2], 1, weight[1] - 1 - params.padding, group_pixels(x, kSms), true};
+  return {dy, x, weight[1], weight[2], 1, weight[1] - 1 - params.padding, group_pixels(x, weight[3]), Lanes::pixels};
 }
 
-Weights weights_of(const Shape& weight, bool turned) {
-  return {.data = nullptr,
-          .channels = static_cast<int>(weight[turned ? 3 : 0]),
-          .depth = static_cast<int>(weight[turned ? 0 : 3]),
-          .taps = static_cast<int>(weight[1] * weight[2]),
-          .turned = turned};
+Split<kPixels> pixel_split(const PatchGeometry& g) { return Split<kPixels>(g.rows * g.width); }
+Split<1> weight_split(const PatchGeometry& g) { return Split<1>(g.products() + 1); }
+
+// The parts of the sums lie where the patch was.
+int pixel_bytes(const PatchGeometry& g) {
+  return whole_terms(g.products()) * (kTile + 1) * 4 + std::max(g.patch_bytes<float>(), pixel_split(g).bytes());
 }
 
-Tasks tasks_of(const Shape& weight) {
-  return {static_cast<int>(weight[0]), static_cast<int>(weight[1] * weight[2] * weight[3])};
+// They lie where the gradients and the patch were.
+int weight_bytes(const PatchGeometry& g) {
+  const int terms = whole_terms(g.rows * g.width);
+  return terms * 4 + std::max(terms * kTile * 4 + g.patch_bytes<float>(), weight_split(g).bytes());
 }
-
-int pixel_bytes(const PatchGeometry& g, const Weights& weights) { return weights.bytes() + g.patch_bytes<float>(); }
-
-int weight_bytes(const PatchGeometry& g, const Tasks& tasks) {
-  const int pixels = g.rows * g.width;
-  const int tiles = pixels * tasks.padded() + (pixels + 3) / 4 * 4;
-  return std::max(tiles * 4 + g.patch_bytes<float>(), tasks.count() * 32 * kTile * 4);
-}
-
-// The most tasks of a warp that are compiled for.
-constexpr int kMostTurns = 2;
 
 bool small(const PatchGeometry& g, const Shape& weight) {
   return g.products() > 0 && g.width <= 4096 && weight.numel() <= 8192 && weight[0] <= 64 && weight[3] <= 64;
 }
 
-template <class G>
-void launch(const ExecContext& exec, const PatchGeometry& g, const Weights& weights, const float* source,
-            const float* bias, bool relu, bool accumulate, G* target) {
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>(g.groups, kMostBlocks));
-  cuda::Launch(exec, blocks, kBlock, static_cast<std::size_t>(pixel_bytes(g, weights)))(
-      pixel_kernel<G>, g, weights, source, bias, relu, accumulate, target);
+bool pixels_fit(const PatchGeometry& g, const Shape& weight) {
+  return small(g, weight) && pixel_split(g).fits() && pixel_bytes(g) <= kSharedBytes;
 }
 
 bool forward_fits(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
-  const PatchGeometry g = forward_geometry(x, weight, y, params);
-  return small(g, weight) && pixel_bytes(g, weights_of(weight, false)) <= kSharedBytes;
+  return pixels_fit(forward_geometry(x, weight, y, params), weight);
 }
 
 bool data_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
-  if (params.stride != 1 || weight[1] != weight[2] || params.padding >= weight[1]) return false;
-  const PatchGeometry g = gradient_geometry(x, weight, dy, params);
-  return small(g, weight) && pixel_bytes(g, weights_of(weight, true)) <= kSharedBytes;
+  return params.stride == 1 && weight[1] == weight[2] && params.padding < weight[1] &&
+         pixels_fit(gradient_geometry(x, weight, dy, params), weight);
 }
 
 bool weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
   const PatchGeometry g = weight_geometry(x, weight, dy, params);
-  const Tasks tasks = tasks_of(weight);
-  return small(g, weight) && tasks.count() <= kMostTurns * kWarps && weight_bytes(g, tasks) <= kSharedBytes;
+  return small(g, weight) && weight_split(g).fits() && weight_bytes(g) <= kSharedBytes;
+}
+
+template <class G>
+void launch(const ExecContext& exec, const PatchGeometry& g, const Weights& weights, const float* source,
+            const float* bias, bool relu, bool accumulate, G* target) {
+  constexpr int64_t kMostBlocks = 4 * kSms;
+  const dim3 blocks(static_cast<unsigned>(std::min(g.groups, kMostBlocks)), tiles_of(weights.channels));
+  cuda::Launch(exec, blocks, kBlock, static_cast<std::size_t>(pixel_bytes(g)))(
+      pixel_kernel<G>, g, pixel_split(g), weights, source, bias, relu, accumulate, target);
 }
 
 void forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, const Conv2dParams& params,
              bool relu, View y) {
-  Weights weights = weights_of(weight.shape, false);
-  weights.data = weight.as<float>();
-  launch(exec, forward_geometry(x.shape, weight.shape, y.shape, params), weights, x.as<float>(),
-         bias.data == nullptr ? nullptr : bias.as<float>(), relu, false, y.as<float>());
+  launch(exec, forward_geometry(x.shape, weight.shape, y.shape, params), {weight.shape, weight.as<float>(), false},
+         x.as<float>(), bias.data == nullptr ? nullptr : bias.as<float>(), relu, false, y.as<float>());
 }
 
 void data_gradient(const ExecContext& exec, ConstView dy, ConstView weight, const Conv2dParams& params, GradView dx) {
-  Weights weights = weights_of(weight.shape, true);
-  weights.data = weight.as<float>();
   cuda::with_float_type(dx.view.dtype, [&]<class G>(G) {
-    launch(exec, gradient_geometry(dx.view.shape, weight.shape, dy.shape, params), weights, dy.as<float>(), nullptr,
-           false, dx.accumulate, dx.view.as<G>());
+    launch(exec, gradient_geometry(dx.view.shape, weight.shape, dy.shape, params),
+           {weight.shape, weight.as<float>(), true}, dy.as<float>(), nullptr, false, dx.accumulate, dx.view.as<G>());
   });
 }
 
 void weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params, GradView dweight,
                      GradView dbias) {
+  constexpr int64_t kMostBlocks = 2 * kSms;  // their sums are added up by another kernel
   const Shape& weight = dweight.view.shape;
   const PatchGeometry g = weight_geometry(x.shape, weight, dy.shape, params);
-  const Tasks tasks = tasks_of(weight);
-  const int64_t blocks = std::min<int64_t>(g.groups, kMostBlocks);
+  const int64_t blocks = std::min(g.groups, kMostBlocks);
   auto* const sums = static_cast<float*>(
       exec.workspace->reserve(static_cast<std::size_t>(blocks * (weight.numel() + weight[0])) * sizeof(float)));
   float* const bias_sums = dbias ? sums + blocks * weight.numel() : nullptr;
   cuda::with_float_type(x.dtype, [&]<class T>(T) {
-    const auto kernel = tasks.count() <= kWarps ? weight_kernel<1, T> : weight_kernel<kMostTurns, T>;
-    cuda::Launch(exec, static_cast<unsigned>(blocks), kBlock, static_cast<std::size_t>(weight_bytes(g, tasks)))(
-        kernel, g, tasks, dy.as<T>(), x.as<T>(), sums, bias_sums);
+    cuda::Launch(exec, dim3(static_cast<unsigned>(blocks), tiles_of(weight[0])), kBlock,
+                 static_cast<std::size_t>(weight_bytes(g)))(weight_kernel<T>, g, weight_split(g),
+                                                            static_cast<int>(weight[0]), dy.as<T>(), x.as<T>(), sums,
+                                                            bias_sums);
   });
   cuda::add_rows(exec, sums, blocks, dweight);
   cuda::add_rows(exec, bias_sums, blocks, dbias);
