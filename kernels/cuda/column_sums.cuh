@@ -114,25 +114,27 @@ struct MatrixRows {
   }
 };
 
-inline constexpr unsigned kRowColumns = 8;  // of a block of add_rows_kernel: 32 bytes of a row
+inline constexpr int kRowColumns = 8;  // of a block of add_rows_kernel: 32 bytes of a row
 
 template <class Out>
 __global__ void __launch_bounds__(kThreads)
-    add_rows_kernel(const float* matrix, int rows, std::int64_t columns, bool accumulate, Out* target) {
+    add_rows_kernel(const float* matrix, int rows, int columns, bool accumulate, Out* target) {
+  constexpr int kLanes = kThreads / kRowColumns;
   __shared__ float parts[kThreads];
-  const std::int64_t column = std::int64_t{blockIdx.x} * kRowColumns + threadIdx.x % kRowColumns;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int column = static_cast<int>(blockIdx.x) * kRowColumns + thread % kRowColumns;
   const bool exists = column < columns;
   begin_kernel();
   float sum = 0;
   in_batches<8>(
-      static_cast<int>(threadIdx.x / kRowColumns), exists ? rows : 0, kThreads / kRowColumns,
-      [&](int row) { return matrix[row * columns + column]; }, [&](int, float value) { sum += value; });
-  parts[threadIdx.x] = sum;
+      thread / kRowColumns, exists ? rows : 0, kLanes, [&](int row) { return matrix[row * columns + column]; },
+      [&](int, float value) { sum += value; });
+  parts[thread] = sum;
   __syncthreads();
-  if (threadIdx.x >= kRowColumns || !exists) return;
+  if (thread >= kRowColumns || !exists) return;
   sum = 0;
 #pragma unroll 8
-  for (unsigned i = threadIdx.x; i < kThreads; i += kRowColumns) sum += parts[i];
+  for (int lane = 0; lane < kLanes; ++lane) sum += parts[lane * kRowColumns + thread];
   write(target + column, Floats<1>{{sum}}, 1, false, accumulate);
 }
 
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(kThreads)
 // nothing where the target is null.
 inline void add_rows(const ExecContext& exec, const float* matrix, std::int64_t rows, const GradView& target) {
   if (!target) return;
-  const std::int64_t columns = target.view.numel();
+  const auto columns = static_cast<int>(target.view.numel());
   with_float_type(target.view.dtype, [&]<class Out>(Out) {
     Launch(exec, static_cast<unsigned>((columns + kRowColumns - 1) / kRowColumns))(
         add_rows_kernel<Out>, matrix, static_cast<int>(rows), columns, target.accumulate, target.view.as<Out>());

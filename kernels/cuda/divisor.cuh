@@ -14,7 +14,12 @@ class Divisor {
 
   __host__ __device__ operator int() const { return value_; }  // NOLINT(google-explicit-constructor)
   __host__ __device__ friend int operator/(int a, const Divisor& b) {
-    return static_cast<int>((static_cast<std::uint64_t>(a + 1) * b.reciprocal_) >> 32);
+    const std::uint32_t next = static_cast<std::uint32_t>(a) + 1;
+#ifdef __CUDA_ARCH__
+    return static_cast<int>(__umulhi(next, b.reciprocal_));
+#else
+    return static_cast<int>((std::uint64_t{next} * b.reciprocal_) >> 32);
+#endif
   }
 
  private:

@@ -12,25 +12,31 @@ namespace lockstep::kernels::cuda {
 // What neighbouring lanes of a warp read of a patch, side by side: it is laid out so that they use different banks.
 enum class Lanes { none, pixels, products };
 
-// to[i] = source[at(i)] for all i < count, 0 where at(i) is negative, as it is or as f32. The calling block's threads
-// share it. f32 is copied without waiting: it is there after wait_for_copies<0>.
-template <class T, class P, class At>
-__device__ void gather(const T* source, int count, P* to, At at) {
+// Where an element is gathered from; where it does not exist it is 0.
+struct Origin {
+  bool exists;
+  int at;
+};
+
+// to[i] = source[origin(i).at] for all i < count, as it is or as f32. The calling block's threads share it. f32 is
+// copied without waiting: it is there after wait_for_copies<0>.
+template <class T, class P, class OriginOf>
+__device__ void gather(const T* source, int count, P* to, OriginOf origin_of) {
   const int first = static_cast<int>(threadIdx.x);
   const int step = static_cast<int>(blockDim.x);
   if constexpr (std::is_same_v<T, float>) {
 #pragma unroll 1
     for (int i = first; i < count; i += step) {
-      const int place = at(i);
-      copy_async<sizeof(T)>(to + i, source + max(place, 0), place < 0);
+      const Origin origin = origin_of(i);
+      copy_async<sizeof(T)>(to + i, source + (origin.exists ? origin.at : 0), !origin.exists);
     }
     commit_copies();
   } else {
     in_batches<4>(
         first, count, step,
         [&](int i) {
-          const int place = at(i);
-          return place < 0 ? T{0} : source[place];
+          const Origin origin = origin_of(i);
+          return origin.exists ? source[origin.at] : T{0};
         },
         [&](int i, T value) {
           if constexpr (std::is_same_v<T, P>) {
@@ -114,7 +120,7 @@ struct PatchGeometry {
       const int row = first_row + patch_row;
       const int column = patch_column - padding;
       const bool inside = row >= 0 && row < source_height && column >= 0 && column < source_width && d < depth;
-      return inside ? (row * source_width + column) * depth + d : -1;
+      return Origin{inside, (row * source_width + column) * depth + d};
     });
   }
 

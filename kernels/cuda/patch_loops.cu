@@ -1,6 +1,8 @@
 // Both kernels gather values from a patch and multiply them by rows of a matrix: lanes are pixels and the rows weights,
 // or lanes are products and the rows gradients of pixels. A step runs each once, so that its instructions are new to
 // every SM: what counts is that there are few.
+#include <limits>
+
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/patch.cuh"
 #include "kernels/cuda/patch_conv2d.h"
@@ -24,20 +26,26 @@ constexpr int kSharedBytes = 64 << 10;
 
 __host__ __device__ constexpr int whole_terms(int count) { return (count + kTerms - 1) / kTerms * kTerms; }
 
+__device__ inline float at_byte(const float* from, int bytes) {
+  return *reinterpret_cast<const float*>(reinterpret_cast<const char*>(from) + bytes);
+}
+
 // How a block's warps compute kTile sums for each of `units`, kUnits a lane: each chunk of 32 kUnits is a task, and
 // several warps share its terms.
 template <int kUnits>
 struct Split {
   static constexpr int kChunk = 32 * kUnits;
-  int tasks, shares, row;  // row: of the parts in shared memory, (shares, kTile, row)
+  cuda::Divisor tasks;
+  int shares;
+  int sums;  // of a share; they meet in shared memory, (shares, units, kTile)
 
   explicit Split(int units)
       : tasks((units + kChunk - 1) / kChunk),
-        shares(std::max(1, kWarps / tasks)),
-        row(tasks * kChunk + 32 / kTile) {}  // so that also columns lie in different banks
+        shares(std::max(1, kWarps / static_cast<int>(tasks))),
+        sums(tasks * kChunk * kTile) {}
 
   bool fits() const { return tasks <= kWarps; }
-  int bytes() const { return shares * kTile * row * static_cast<int>(sizeof(float)); }
+  int bytes() const { return shares * sums * static_cast<int>(sizeof(float)); }
 };
 
 // The calling thread's part in it.
@@ -81,14 +89,17 @@ struct Part {
   __device__ void store(float* parts) const {
 #pragma unroll
     for (int i = 0; i < kUnits; ++i) {
+      auto* const to = reinterpret_cast<float4*>(parts + share * split.sums + unit(i) * kTile);
 #pragma unroll
-      for (int c = 0; c < kTile; ++c) parts[(share * kTile + c) * split.row + unit(i)] = sums[i][c];
+      for (int c = 0; c < kTile; c += 4) {
+        to[c / 4] = make_float4(sums[i][c], sums[i][c + 1], sums[i][c + 2], sums[i][c + 3]);
+      }
     }
   }
-  // The shares' parts, in order, on top of `start`.
-  __device__ float total(const float* parts, int unit, int c, float start) const {
+  // Sum i of all shares, added in order to `start`.
+  __device__ float total(const float* parts, int i, float start) const {
 #pragma unroll 4
-    for (int s = 0; s < split.shares; ++s) start += parts[(s * kTile + c) * split.row + unit];
+    for (int s = 0; s < split.shares; ++s) start += parts[s * split.sums + i];
     return start;
   }
 };
@@ -109,27 +120,28 @@ struct Weights {
   }
 };
 
+// least: of the sums; those below are written as it.
 template <class G>
 __global__ void __launch_bounds__(kBlock)
     pixel_kernel(PatchGeometry g, Split<kPixels> split, Weights weights, const float* source, const float* bias,
-                 bool relu, bool accumulate, G* target) {
+                 float least, bool accumulate, G* target) {
   const int thread = static_cast<int>(threadIdx.x);
   const int products = g.products();
   const int terms = whole_terms(products);
-  auto* const offsets = cuda::dynamic_shared<int>();
+  auto* const offsets = cuda::dynamic_shared<int>();               // of the products, in bytes
   auto* const matrix = reinterpret_cast<float*>(offsets + terms);  // (terms, kTile)
   float* const patch = matrix + terms * kTile;
   // Products past the end have a weight of 0: any element does.
-  for (int k = thread; k < terms; k += kBlock) offsets[k] = k < products ? g.offset(k) : 0;
+#pragma unroll 1
+  for (int k = thread; k < terms; k += kBlock) offsets[k] = k < products ? 4 * g.offset(k) : 0;
   cuda::begin_kernel();
-  const int tile = static_cast<int>(blockIdx.y) * kTile;
-  const int channel = tile + thread % kTile;  // of each element that the thread moves
+  const int channel = static_cast<int>(blockIdx.y) * kTile + thread % kTile;  // of each element that the thread moves
   const bool exists = channel < weights.channels;
   cuda::gather(weights.data, terms * kTile, matrix, [&](int i) {
     const int k = i / kTile;
     const int tap = k / g.depth;
     const int at = weights.first + tap * weights.tap_step + (k - tap * g.depth) * weights.depth_step;
-    return exists && k < products ? at + channel * weights.channel_step : -1;
+    return cuda::Origin{exists && k < products, at + channel * weights.channel_step};
   });
   const float start = bias != nullptr && exists ? bias[channel] : 0.0F;
 
@@ -143,19 +155,16 @@ __global__ void __launch_bounds__(kBlock)
       const float* windows[kPixels];
 #pragma unroll
       for (int i = 0; i < kPixels; ++i) windows[i] = patch + g.window(min(part.unit(i), group.pixels - 1));
-      part.add(terms, offsets, matrix, [&](int i, int offset) { return windows[i][offset]; });
+      part.add(terms, offsets, matrix, [&](int i, int offset) { return at_byte(windows[i], offset); });
     }
     __syncthreads();
     if (part.works()) part.store(patch);
     __syncthreads();
-    if (exists) {
 #pragma unroll 1
-      for (int pixel = thread / kTile; pixel < group.pixels; pixel += kBlock / kTile) {
-        float sum = part.total(patch, pixel, thread % kTile, start);
-        if (relu && sum < 0) sum = 0;
-        cuda::write(target + (group.first_pixel + pixel) * weights.channels + channel, Floats<1>{{sum}}, 1, false,
-                    accumulate);
-      }
+    for (int i = thread; exists && i < group.pixels * kTile; i += kBlock) {
+      const float sum = part.total(patch, i, start);
+      cuda::write(target + (group.first_pixel + i / kTile) * weights.channels + channel,
+                  Floats<1>{{sum < least ? least : sum}}, 1, false, accumulate);
     }
     __syncthreads();
   }
@@ -164,51 +173,53 @@ __global__ void __launch_bounds__(kBlock)
 // sums (blocks, O, products), bias_sums (blocks, O) or null: behind the products comes a 1, for the gradient of the
 // bias.
 template <class T>
-__global__ void __launch_bounds__(kBlock)
-    weight_kernel(PatchGeometry g, Split<1> split, int outputs, const T* dy, const T* x, float* sums,
-                  float* bias_sums) {
+__global__ void __launch_bounds__(kBlock) weight_kernel(PatchGeometry g, Split<1> split, int outputs, const T* dy,
+                                                        const T* x, float* sums, float* bias_sums) {
   const int thread = static_cast<int>(threadIdx.x);
   const int products = g.products();
   const int terms = whole_terms(g.rows * g.width);
-  auto* const windows = cuda::dynamic_shared<int>();
+  auto* const windows = cuda::dynamic_shared<int>();                  // of the pixels, in bytes
   auto* const gradients = reinterpret_cast<float*>(windows + terms);  // (terms, kTile)
   float* const patch = gradients + terms * kTile;
   // Pixels past the end have a gradient of 0: any window does.
-  for (int pixel = thread; pixel < terms; pixel += kBlock) windows[pixel] = g.window(min(pixel, g.rows * g.width - 1));
+#pragma unroll 1
+  for (int pixel = thread; pixel < terms; pixel += kBlock)
+    windows[pixel] = 4 * g.window(min(pixel, g.rows * g.width - 1));
   Part<1> part(split);
   const int product = part.unit(0);
   const float* const values = patch + (product < products ? g.offset(product) : 0);
   cuda::begin_kernel();
 
-  const int tile = static_cast<int>(blockIdx.y) * kTile;
-  const int count = min(kTile, outputs - tile);
+  const int channel = static_cast<int>(blockIdx.y) * kTile + thread % kTile;  // of each element that the thread moves
+  const bool exists = channel < outputs;
   for (int64_t index = blockIdx.x; index < g.groups; index += gridDim.x) {
     const auto group = g.group(index);
-    cuda::gather(dy + group.first_pixel * outputs + tile, terms * kTile, gradients, [&](int i) {
+    cuda::gather(dy + group.first_pixel * outputs, terms * kTile, gradients, [&](int i) {
       const int pixel = i / kTile;
-      return i % kTile < count && pixel < group.pixels ? pixel * outputs + i % kTile : -1;
+      return cuda::Origin{exists && pixel < group.pixels, pixel * outputs + channel};
     });
     g.load(x, group, patch);
     cuda::wait_for_copies<0>();
     __syncthreads();
     if (part.works()) {
-      part.add(terms, windows, gradients, [&](int, int window) { return product < products ? values[window] : 1.0F; });
+      part.add(terms, windows, gradients,
+               [&](int, int window) { return product < products ? at_byte(values, window) : 1.0F; });
     }
     __syncthreads();
   }
 
   if (part.works()) part.store(gradients);
   __syncthreads();
-  if (!part.works() || product > products) return;
-  float* to = sums + (static_cast<int64_t>(blockIdx.x) * outputs + tile) * products + product;
-  int step = products;
-  if (product == products) {
-    if (bias_sums == nullptr) return;
-    to = bias_sums + static_cast<int64_t>(blockIdx.x) * outputs + tile;
-    step = 1;
-  }
+  float* const block_sums = sums + (static_cast<int64_t>(blockIdx.x) * outputs + channel) * products;
 #pragma unroll 1
-  for (int c = part.share; c < count; c += split.shares) to[c * step] = part.total(gradients, product, c, 0.0F);
+  for (int i = thread; exists && i < (products + 1) * kTile; i += kBlock) {
+    const float sum = part.total(gradients, i, 0);
+    if (i / kTile < products) {
+      block_sums[i / kTile] = sum;
+    } else if (bias_sums != nullptr) {
+      bias_sums[static_cast<int64_t>(blockIdx.x) * outputs + channel] = sum;
+    }
+  }
 }
 
 unsigned tiles_of(int64_t channels) { return static_cast<unsigned>((channels + kTile - 1) / kTile); }
@@ -219,25 +230,11 @@ int64_t group_pixels(const Shape& target, int64_t channels) {
 }
 
 PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
-  return {x,
-          y,
-          weight[1],
-          weight[2],
-          params.stride,
-          params.padding,
-          group_pixels(y, weight[0]),
-          Lanes::pixels};
+  return {x, y, weight[1], weight[2], params.stride, params.padding, group_pixels(y, weight[0]), Lanes::pixels};
 }
 
 PatchGeometry weight_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
-  return {x,
-          dy,
-          weight[1],
-          weight[2],
-          params.stride,
-          params.padding,
-          group_pixels(dy, weight[0]),
-          Lanes::products};
+  return {x, dy, weight[1], weight[2], params.stride, params.padding, group_pixels(dy, weight[0]), Lanes::products};
 }
 
 PatchGeometry gradient_geometry(const Shape& x, const Shape& weight, const Shape& dy, const Conv2dParams& params) {
@@ -283,10 +280,11 @@ bool weight_gradient_fits(const Shape& x, const Shape& weight, const Shape& dy, 
 template <class G>
 void launch(const ExecContext& exec, const PatchGeometry& g, const Weights& weights, const float* source,
             const float* bias, bool relu, bool accumulate, G* target) {
+  constexpr float kUnlimited = -std::numeric_limits<float>::infinity();
   constexpr int64_t kMostBlocks = 4 * kSms;
   const dim3 blocks(static_cast<unsigned>(std::min(g.groups, kMostBlocks)), tiles_of(weights.channels));
   cuda::Launch(exec, blocks, kBlock, static_cast<std::size_t>(pixel_bytes(g)))(
-      pixel_kernel<G>, g, pixel_split(g), weights, source, bias, relu, accumulate, target);
+      pixel_kernel<G>, g, pixel_split(g), weights, source, bias, relu ? 0.0F : kUnlimited, accumulate, target);
 }
 
 void forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, const Conv2dParams& params,
@@ -313,9 +311,8 @@ void weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const C
   float* const bias_sums = dbias ? sums + blocks * weight.numel() : nullptr;
   cuda::with_float_type(x.dtype, [&]<class T>(T) {
     cuda::Launch(exec, dim3(static_cast<unsigned>(blocks), tiles_of(weight[0])), kBlock,
-                 static_cast<std::size_t>(weight_bytes(g)))(weight_kernel<T>, g, weight_split(g),
-                                                            static_cast<int>(weight[0]), dy.as<T>(), x.as<T>(), sums,
-                                                            bias_sums);
+                 static_cast<std::size_t>(weight_bytes(g)))(
+        weight_kernel<T>, g, weight_split(g), static_cast<int>(weight[0]), dy.as<T>(), x.as<T>(), sums, bias_sums);
   });
   cuda::add_rows(exec, sums, blocks, dweight);
   cuda::add_rows(exec, bias_sums, blocks, dbias);
