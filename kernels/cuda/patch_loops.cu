@@ -19,10 +19,11 @@ constexpr int kWarps = 16;
 constexpr int kBlock = 32 * kWarps;  // threads
 constexpr int kTile = 8;             // channels of the target that a block computes
 constexpr int kTerms = 4;            // of a sum, at once
-constexpr int kPixels = 2;           // of the target that a thread computes
+constexpr int kPixels = 4;           // of the target that a thread computes
 constexpr int kGroupPixels = 512;
 constexpr int kSms = 132;  // of the largest GPUs
 constexpr int kSharedBytes = 64 << 10;
+constexpr int kPartBytes = 32 << 10;  // of the sums that are added up in shared memory
 
 __host__ __device__ constexpr int whole_terms(int count) { return (count + kTerms - 1) / kTerms * kTerms; }
 
@@ -39,13 +40,12 @@ struct Split {
   int shares;
   int sums;  // of a share; they meet in shared memory, (shares, units, kTile)
 
-  explicit Split(int units)
-      : tasks((units + kChunk - 1) / kChunk),
-        shares(std::max(1, kWarps / static_cast<int>(tasks))),
-        sums(tasks * kChunk * kTile) {}
+  explicit Split(int units) : tasks((units + kChunk - 1) / kChunk), sums(tasks * kChunk * kTile) {
+    shares = std::max(1, std::min(kWarps / static_cast<int>(tasks), kPartBytes / (sums * 4)));
+  }
 
   bool fits() const { return tasks <= kWarps; }
-  int bytes() const { return shares * sums * static_cast<int>(sizeof(float)); }
+  int bytes() const { return shares * sums * 4; }
 };
 
 // The calling thread's part in it.
