@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -39,6 +40,13 @@ std::string device_name() {
   return "CPU";
 }
 
+// Of each all-reduce of a step.
+std::vector<std::int64_t> reduced_bytes(const ParameterArena& arena, Overlap overlap) {
+  std::vector<std::int64_t> bytes;
+  for (const auto& range : reduced_ranges(arena, overlap)) bytes.push_back(slice(arena.grads(), range).view().bytes());
+  return bytes;
+}
+
 // A new training of the same model.
 struct Training {
   Training(const MeasureArguments& arguments, int rank, ProcessGroup& group, bool left_out, bool timeline)
@@ -54,7 +62,8 @@ struct Training {
 class Measurement {
  public:
   Measurement(const MeasureArguments& arguments, const LinkPolicy& policy, World& world)
-      : arguments_(arguments), world_(world), witness_(arguments.link, world) {
+      : arguments_(arguments), world_(world) {
+    if (!arguments.alone) witness_.emplace(arguments.link, world);
     if (!arguments.plan.empty()) use_plans(arguments.plan);
     json_ = {{"command", "measure"},
              {"version", std::string(version())},
@@ -65,10 +74,10 @@ class Measurement {
              {"threads", context().exec().threads},
              {"options", to_json(arguments.workload)},
              {"link", to_json(policy)},
-             {"probe", to_json(witness_.probe())},
              {"emulate", arguments.emulation.emulate},
              {"emulated", !arguments.emulation.emulate.empty()},
              {"slow_motion", 1.0}};
+    if (witness_) json_["probe"] = to_json(witness_->probe());
   }
 
   // Every rank; the figures are the same on all.
@@ -84,7 +93,7 @@ class Measurement {
 
   // Once the figures are written: see LinkWitness.
   void expect_proof() const {
-    if (training_) witness_.expect_proof(*training_);
+    if (training_) witness_->expect_proof(*training_);
   }
 
  private:
@@ -133,23 +142,19 @@ class Measurement {
     {
       const Training training(arguments_, world_.rank(), group, left_out, false);
       const StepCount count{.warmup = arguments_.warmup, .timed = arguments_.steps};
-      if (!left_out) witness_.begin();
+      json_["buckets"] = reduced_bytes(training.step->arena(), Overlap::on);
+      const std::vector<std::int64_t> reduced =
+          reduced_bytes(training.step->arena(), step_options(arguments_.workload.step).buckets.overlap);
+      json_["all_reduces"] = reduced;
+      if (!left_out) witness_->begin();
       json_[left_out ? "alone_ms" : "step_ms"] =
           time_steps(*training.step, training.workload.batch(), world_.group(), count);
       if (!left_out) {
-        const auto bytes = static_cast<double>((count.warmup + count.timed) * training.step->reduced_bytes());
-        training_ = witness_.end(all_reduce_wire_bytes(bytes, world_.size()));
+        const std::int64_t step_bytes = std::accumulate(reduced.begin(), reduced.end(), std::int64_t{0});
+        const auto bytes = static_cast<double>((count.warmup + count.timed) * step_bytes);
+        training_ = witness_->end(all_reduce_wire_bytes(bytes, world_.size()));
         json_["training"] = to_json(*training_);
       }
-      const ParameterArena& arena = training.step->arena();
-      const auto bytes_of = [&](const auto& parts) {
-        auto bytes = nlohmann::ordered_json::array();
-        for (const auto& part : parts) bytes.push_back(slice(arena.grads(), part.range).view().bytes());
-        return bytes;
-      };
-      json_["buckets"] = bytes_of(arena.buckets());
-      const bool by_parameter = arguments_.workload.step.overlap == "naive";
-      json_["all_reduces"] = by_parameter ? bytes_of(arena.slots()) : json_["buckets"];
     }
     if (!arguments_.timeline) return;
     const Training training(arguments_, world_.rank(), group, left_out, true);
@@ -163,7 +168,7 @@ class Measurement {
 
   const MeasureArguments& arguments_;
   World& world_;
-  LinkWitness witness_;
+  std::optional<LinkWitness> witness_;  // none where nothing is reduced
   std::optional<LinkProof> training_;
   nlohmann::ordered_json json_;
 };

@@ -12,6 +12,16 @@
 
 namespace lockstep {
 
+std::vector<Range> reduced_ranges(const ParameterArena& arena, Overlap overlap) {
+  std::vector<Range> ranges;
+  if (overlap == Overlap::naive) {
+    for (const ArenaSlot& slot : arena.slots()) ranges.push_back(slot.range);
+  } else {
+    for (const Bucket& bucket : arena.buckets()) ranges.push_back(bucket.range);
+  }
+  return ranges;
+}
+
 Bucketer::Bucketer(const ParameterArena& arena, ProcessGroup& group, const BucketerOptions& options)
     : arena_(arena), group_(group), options_(options), buckets_(arena.buckets().size()) {
   if (options.wire_dtype && *options.wire_dtype != arena.grads().dtype()) {
@@ -126,11 +136,8 @@ void Bucketer::wait(std::size_t bucket) {
 }
 
 std::int64_t Bucketer::reduced_bytes() const {
-  std::int64_t count = arena_.whole().count;
-  if (options_.overlap == Overlap::naive) {
-    count = 0;
-    for (const ArenaSlot& slot : arena_.slots()) count += slot.range.count;
-  }
+  std::int64_t count = 0;
+  for (const Range& range : reduced_ranges(arena_, options_.overlap)) count += range.count;
   return count * dtype_bytes((wire_.defined() ? wire_ : arena_.grads()).dtype());
 }
 

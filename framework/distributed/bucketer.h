@@ -21,6 +21,9 @@ enum class Overlap : std::uint8_t {
   naive,  // one blocking all-reduce for each parameter, after backward: for teaching and comparison
 };
 
+// What a step gives to all-reduces, range by range in their order.
+std::vector<Range> reduced_ranges(const ParameterArena& arena, Overlap overlap);
+
 struct BucketerOptions {
   Overlap overlap = Overlap::on;
   // Whether a parameter may get no gradient in a step; it then counts as zero. Otherwise that is an error: it is nearly

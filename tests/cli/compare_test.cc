@@ -273,6 +273,13 @@ TEST(Measure, OneRankHasNothingExposed) {
   EXPECT_EQ(figures.at("timeline").at("buckets").size(), figures.at("buckets").size());
 }
 
+TEST(Measure, AloneNeedsNoProof) {
+  const std::string measure = "measure mlp --device cpu --ranks 2 --batch-per-rank 1 --steps 1 --require-proof ";
+  const CommandResult alone = run_command(measure + "--alone");
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(run_command(measure).code, 3);
+}
+
 TEST(Measure, RanksThatCannotKeepUpAreSaid) {
   const CommandResult result =
       run_command("measure mlp --batch-per-rank 1 --steps 2 --warmup 1 --emulate nvlink5 --slow-motion 1e-6");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -109,6 +110,27 @@ TEST(Bucketer, AParameterWrittenInAnEarlierMicroStepIsNotUnused) {
   bucketer.ready(*model.order[1]);
   bucketer.finish();
   EXPECT_EQ(group.launched.size(), 1u);
+}
+
+// What a proof of the link compares the counters with.
+TEST(Bucketer, SaysTheBytesThatItReduces) {
+  Model model(5);
+  const ParameterArena arena(model.order, Model::kTwoEach);
+  ASSERT_GT(arena.whole().count, 5 * 1024) << "expected padding between the buckets";
+  for (const Overlap overlap : {Overlap::on, Overlap::off, Overlap::naive}) {
+    for (const DType wire : {DType::f32, DType::bf16}) {
+      RecordingGroup group;
+      Bucketer bucketer(arena, group, {.overlap = overlap, .wire_dtype = wire});
+      bucketer.begin(model.order);
+      for (Parameter* parameter : model.order) bucketer.ready(*parameter);
+      bucketer.finish();
+      std::vector<std::int64_t> counts;
+      for (const Range& range : reduced_ranges(arena, overlap)) counts.push_back(range.count);
+      EXPECT_EQ(group.counts, counts);
+      const std::int64_t sum = std::accumulate(group.counts.begin(), group.counts.end(), std::int64_t{0});
+      EXPECT_EQ(bucketer.reduced_bytes(), sum * dtype_bytes(wire));
+    }
+  }
 }
 
 // Every gradient of rank r is r + 1 + 2^-9, which bf16 rounds to r + 1.
