@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "framework/core/context.h"
-#include "framework/core/error.h"
 #include "framework/core/gpu.h"
 #include "framework/distributed/gpu_assignment.h"
 #include "framework/distributed/world.h"
-#include "tests/support/seed.h"
 #include "tests/support/worlds.h"
 
 namespace lockstep::testing {
@@ -36,16 +34,13 @@ inline ContextOptions gpu_options(int rank, bool deterministic = false) {
   return options;
 }
 
-// Ranks that are processes with GPUs; returns as run_process_world() does, with 1 where a check failed. Only before
-// this process opens the driver itself: a process that has must not fork.
+// Ranks that are processes with GPUs; returns as run_process_world() does.
 inline std::vector<int> run_gpu_world(int size, const RankBody& body, const GroupOptions& options = {}) {
-  test_seed();  // the same on every rank
   return run_process_world(size, [&](const Environment& environment) {
     Context context(gpu_options(environment.local_rank));
     const ContextScope scope(context);
     World world(environment, options);
     body(world.group());
-    if (::testing::Test::HasFailure()) throw Error("a check failed");
   });
 }
 

@@ -309,8 +309,6 @@ TEST(Gpu, EvaluationAndNewSizesOfTwoRanksHavePlans) {
   EXPECT_EQ(testing::run_gpu_world(2, expect_evaluation_and_new_sizes), (std::vector<int>{0, 0}));
 }
 
-// From here on this process opens the driver: no test after these may start ranks.
-
 TEST(Gpu, CapturedStepsHaveTheBitsOfEnqueuedOnes) {
   SKIP_WITHOUT_GPUS(1);
   Context context(ContextOptions{.device = DeviceType::cuda});
