@@ -158,8 +158,8 @@ std::string CompareCase::conclusion() const {
 
 bool CompareCase::is_proven_enough() const {
   return !communicates() || std::all_of(arms_.begin(), arms_.end(), [&](const CompareArm& arm) {
-    const std::string proof = arm.proof();
-    return proof != "contradicted" && (proof != "unproven" || !setup_.require_proof);
+    const Verdict verdict = parse_verdict(arm.proof()).value_or(Verdict::proven);  // there is none of an emulated link
+    return verdict == Verdict::proven || (verdict == Verdict::unproven && !setup_.require_proof);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cli/emulation.h"
+#include "cli/run_verdict.h"
 
 namespace lockstep::cli {
 namespace {
@@ -30,7 +31,7 @@ std::string bytes_by_link(const CompareArm& arm) {
   const auto& run = arm.runs.front();
   std::string text = fmt::format("probe: {}", run.at("probe").at("reason").get<std::string>());
   const std::string training = run.at("training").at("reason");
-  if (run.at("probe").at("verdict") == "proven") text += "; training: " + training;
+  if (verdict_of(run.at("probe")) == Verdict::proven) text += "; training: " + training;
   if (const std::string reason = arm.proof_reason(); text.find(reason) == std::string::npos) text += "; " + reason;
   return text;
 }

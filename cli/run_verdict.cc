@@ -8,21 +8,20 @@
 namespace lockstep::cli {
 namespace {
 
-int severity(const Json& proof) {
-  const auto verdict = value_of<std::string>(proof, "verdict");
-  return verdict == "contradicted" ? 2 : verdict == "proven" ? 0 : 1;
-}
-
 const Json& proof_of(const Json& run) {
   const Json& probe = entry_of(run, "probe");
-  return severity(probe) == 0 ? entry_of(run, "training") : probe;
+  return verdict_of(probe) == Verdict::proven ? entry_of(run, "training") : probe;
 }
 
 }  // namespace
 
+Verdict verdict_of(const Json& proof) {
+  return parse_verdict(value_of<std::string>(proof, "verdict")).value_or(Verdict::unproven);
+}
+
 const Json& worst_proof(const std::vector<Json>& runs) {
   return proof_of(*std::max_element(runs.begin(), runs.end(), [](const Json& a, const Json& b) {
-    return severity(proof_of(a)) < severity(proof_of(b));
+    return verdict_of(proof_of(a)) < verdict_of(proof_of(b));
   }));
 }
 

@@ -1,6 +1,7 @@
 #include "cli/sweep_file.h"
 
 #include "cli/json_value.h"
+#include "cli/run_verdict.h"
 #include "framework/core/error.h"
 
 namespace lockstep::cli {
@@ -10,7 +11,7 @@ CostModel model_of_sweep(const nlohmann::ordered_json& sweep) {
   const auto wrong = value_of<std::int64_t>(sweep, "wrong");
   expect(wrong == 0, "expected a sweep whose results were right, got {} wrong elements; measure it again", wrong);
   const Json& probe = entry_of(sweep, "probe");
-  expect(value_of<std::string>(probe, "verdict") != "contradicted",
+  expect(verdict_of(probe) != Verdict::contradicted,
          "expected a sweep of {}, got one that took another link: {}", value_of<std::string>(sweep, "link"),
          value_of<std::string>(probe, "reason"));
   std::vector<MeasuredTime> times;

@@ -70,13 +70,14 @@ std::optional<StepTimeline> step_timeline_of(const Json& json) {
   return timeline_of(json);
 }
 
+bool is_proven(const ArmFigures& arm) { return parse_verdict(arm.proof) == Verdict::proven; }
+
 // What an arm says of itself counts where its runs bear it out.
 void lower_to_runs(ArmFigures& arm, const Json& runs) {
-  if (arm.proof != "proven") return;
+  if (!is_proven(arm)) return;
   const Json& proof = runs.empty() ? runs : worst_proof(runs.get_ref<const std::vector<Json>&>());
-  const auto verdict = value_of<std::string>(proof, "verdict");
-  if (verdict == "proven") return;
-  arm.proof = verdict == "contradicted" ? verdict : "unproven";
+  if (verdict_of(proof) == Verdict::proven) return;
+  arm.proof = verdict_name(verdict_of(proof));
   arm.proof_reason = value_of<std::string>(proof, "reason", "not all of its runs in the file are proven");
 }
 
@@ -102,7 +103,7 @@ ArmFigures arm_of(const Json& json) {
   arm.timeline = step_timeline_of(entry_of(json, "timeline"));
   const Json& sweep = entry_of(json, "sweep");
   arm.sweep = sweep_times(sweep);
-  arm.sweep_proven = value_of<std::string>(entry_of(sweep, "probe"), "verdict") == "proven";
+  arm.sweep_proven = verdict_of(entry_of(sweep, "probe")) == Verdict::proven;
   arm.model = model_times(elements_of(json, "bandwidth"));
   arm.host_to_device_gb_s = value_if<double>(sweep, "host_to_device_gb_s");
   arm.device_to_host_gb_s = value_if<double>(sweep, "device_to_host_gb_s");
@@ -206,7 +207,7 @@ ClaimEvidence evidence_of(const CompareFile& file) {
     const ArmFigures* nvlink = nullptr;
     const ArmFigures* staged = nullptr;
     for (const ArmFigures& arm : figures.arms) {
-      const bool proven = arm.proof == "proven";
+      const bool proven = is_proven(arm);
       const bool takes_nvlink = proven ? arm.over_nvlink : arm.link == "nvlink";
       if (takes_nvlink) nvlink = &arm;
       if (arm.path == kStagedOverPcie) staged = &arm;
@@ -223,7 +224,7 @@ ClaimEvidence evidence_of(const CompareFile& file) {
     }
     evidence.trainings.push_back({.what = describe_training(figures),
                                   .speedup = gain,
-                                  .proven = nvlink->proof == "proven" && staged->proof == "proven",
+                                  .proven = is_proven(*nvlink) && is_proven(*staged),
                                   .nvlink_gradient_bytes = reduced_bytes(*nvlink),
                                   .staged_gradient_bytes = reduced_bytes(*staged)});
   }

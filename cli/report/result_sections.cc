@@ -8,6 +8,7 @@
 #include "cli/report/sections.h"
 #include "cli/report/wording.h"
 #include "framework/interconnect/link_policy.h"
+#include "framework/interconnect/link_proof.h"
 
 namespace lockstep::cli {
 namespace {
@@ -167,7 +168,7 @@ void add_result(Blocks& blocks, const CompareFile& file, const Cases& cases) {
   }
   for (const CaseFigures* figures : cases) {
     for (const ArmFigures& arm : figures->arms) {
-      if (arm.proof != "contradicted" && arm.proof != "unproven") continue;
+      if (parse_verdict(arm.proof).value_or(Verdict::proven) == Verdict::proven) continue;
       blocks.push_back(Notice{fmt::format("{}{} is {}: {}", cases.size() > 1 ? describe_training(*figures) + ": " : "",
                                           link_name(arm, figures->emulated), arm.proof, arm.proof_reason)});
     }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/interconnect/link_policy.h"
+#include "framework/interconnect/link_proof.h"
 #include "models/registry.h"
 
 namespace lockstep::cli {
@@ -107,15 +108,14 @@ std::string factor_text(double slow_motion) {
 
 std::string proof_text(const CaseFigures& figures) {
   if (figures.emulated) return "emulated in slow motion, factor " + factor_text(figures.slow_motion);
-  for (const char* verdict : {"contradicted", "unproven"}) {
-    for (const ArmFigures& arm : figures.arms) {
-      if (arm.proof == verdict) return verdict;
-    }
+  Verdict worst = Verdict::proven;
+  bool all_have_one = true;
+  for (const ArmFigures& arm : figures.arms) {
+    const std::optional<Verdict> verdict = parse_verdict(arm.proof);
+    worst = worse_of(worst, verdict.value_or(Verdict::unproven));
+    all_have_one = all_have_one && verdict;
   }
-  return std::all_of(figures.arms.begin(), figures.arms.end(),
-                     [](const ArmFigures& arm) { return arm.proof == "proven"; })
-             ? "proven"
-             : "link not proven";
+  return worst != Verdict::unproven || all_have_one ? verdict_name(worst) : "link not proven";
 }
 
 std::string headline(const CaseFigures& figures) {

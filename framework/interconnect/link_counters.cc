@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -93,8 +94,8 @@ class PcieCounters {
     sent_.add(values[0], now);
     received_.add(values[1], now);
   }
-  ByteCount sent() const { return sent_.total(); }
-  ByteCount received() const { return received_.total(); }
+  const UnwrappedCounter& sent() const { return sent_; }
+  const UnwrappedCounter& received() const { return received_; }
 
  private:
   const Nvml& nvml_;
@@ -103,15 +104,15 @@ class PcieCounters {
   UnwrappedCounter received_{most_pcie_bytes_per_s(nvml_, gpu_)};
 };
 
-// Calls `look` every `period` from a thread, and, with true, at once and at the end.
+// Calls `look` every `period` from a thread of its own, at once and at the end.
 class Watch {
  public:
-  Watch(std::chrono::milliseconds period, std::function<void(bool at_edge)> look) : look_(std::move(look)) {
-    look_(true);
+  Watch(std::chrono::milliseconds period, std::function<void()> look) : look_(std::move(look)) {
+    look_();
     thread_ = std::thread([this, period] {
       ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), -10);  // it must not be late; where that is allowed
       std::unique_lock lock(mutex_);
-      while (!stopped_.wait_for(lock, period, [this] { return stop_; })) look_(false);
+      while (!stopped_.wait_for(lock, period, [this] { return stop_; })) look_();
     });
   }
   ~Watch() {
@@ -121,13 +122,13 @@ class Watch {
     }
     stopped_.notify_one();
     thread_.join();
-    look_(true);
+    look_();
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
  private:
-  std::function<void(bool at_edge)> look_;
+  std::function<void()> look_;
   std::mutex mutex_;
   std::condition_variable stopped_;
   bool stop_ = false;
@@ -149,10 +150,15 @@ class NvmlLinkCounters final : public LinkCounters {
   void start() override {
     active_ = any_active_link();
     disturbance_.clear();
+    looking_.emplace(kLookPeriod, [this] {
+      if (disturbance_.empty()) disturbance_ = find_disturbance();
+    });
     pcie_.reset();
-    if (options_.pcie) pcie_.emplace(*nvml_, gpu_);
     started_at_ = Clock::now();
-    watch_.emplace(options_.pcie ? kPciePeriod : kLookPeriod, [this](bool at_edge) { look(at_edge); });
+    if (options_.pcie) {
+      pcie_.emplace(*nvml_, gpu_);
+      sampling_.emplace(kPciePeriod, [this] { pcie_->sample(); });  // by itself: to list processes takes the driver time
+    }
     sent_before_ = sent_.sum();
     received_before_ = received_.sum();
   }
@@ -163,26 +169,23 @@ class NvmlLinkCounters final : public LinkCounters {
     traffic.nvlink_received = difference(received_before_, received_.sum());
     traffic.nvlink_active = active_ || any_active_link() || traffic.nvlink_sent.value_or(0) > 0;
     if (!traffic.nvlink_active) traffic.nvlink_sent = traffic.nvlink_received = {0, {}};
-    watch_.reset();
-    traffic.pcie_sent = pcie_ ? pcie_->sent() : unreadable("not counted");
-    traffic.pcie_received = pcie_ ? pcie_->received() : unreadable("not counted");
+    sampling_.reset();
+    looking_.reset();
+    traffic.disturbance = disturbance_;
     const double seconds = std::chrono::duration<double>(Clock::now() - started_at_).count();
     traffic.pcie_most_bytes = 2 * seconds * most_pcie_bytes_per_s(*nvml_, gpu_);
-    traffic.disturbance = disturbance_;
+    traffic.pcie_sent = traffic.pcie_received = unreadable("not counted");
+    if (!pcie_) return traffic;
+    traffic.pcie_sent = pcie_->sent().total();
+    traffic.pcie_received = pcie_->received().total();
+    traffic.pcie_least_bytes = pcie_->sent().least() + pcie_->received().least();
+    traffic.pcie_most_bytes = std::min(traffic.pcie_most_bytes, pcie_->sent().most() + pcie_->received().most());
     return traffic;
   }
 
  private:
   // Or that nobody can tell.
   bool any_active_link() const { return has_active_nvlink(*nvml_, gpu_).value_or(true); }
-
-  void look(bool at_edge) {
-    if (pcie_) pcie_->sample();
-    const Clock::time_point now = Clock::now();
-    if (!disturbance_.empty() || (!at_edge && now < next_look_)) return;
-    next_look_ = now + kLookPeriod;
-    disturbance_ = find_disturbance();
-  }
 
   std::string find_disturbance() const {
     if (nvml_->mig_enabled(gpu_).value_or(false)) return "the GPU is divided (MIG): its counters are not one user's";
@@ -205,8 +208,8 @@ class NvmlLinkCounters final : public LinkCounters {
   std::optional<PcieCounters> pcie_;
   std::string disturbance_;
   Clock::time_point started_at_;
-  Clock::time_point next_look_;  // for other users
-  std::optional<Watch> watch_;
+  std::optional<Watch> looking_;   // for other users
+  std::optional<Watch> sampling_;  // PCIe
 };
 
 class NoLinkCounters final : public LinkCounters {
@@ -238,18 +241,27 @@ void UnwrappedCounter::add(const NvmlAnswer<std::uint64_t>& sample, Clock::time_
     if (*sample < last_ && !narrow) {
       why_not_ = "the counter went backwards";
     } else if (narrow && most >= static_cast<double>(kWrap)) {
-      why_not_ = "the counter was read too late to see it wrap";
+      most_in_gaps_ += most;
     } else if (static_cast<double>(step) > most) {
       why_not_ = "the counter jumped further than the link can carry";
+    } else {
+      counted_ += step;
     }
     if (!why_not_.empty()) return;
-    total_ += step;
   }
   last_ = *sample;
   last_at_ = at;
 }
 
-ByteCount UnwrappedCounter::total() const { return why_not_.empty() ? ByteCount{total_, {}} : unreadable(why_not_); }
+ByteCount UnwrappedCounter::total() const {
+  if (!why_not_.empty()) return unreadable(why_not_);
+  if (most_in_gaps_ > 0) return unreadable("the counter was read too late to see it wrap");
+  return {counted_, {}};
+}
+
+double UnwrappedCounter::most() const {
+  return why_not_.empty() ? static_cast<double>(counted_) + most_in_gaps_ : std::numeric_limits<double>::infinity();
+}
 
 std::unique_ptr<LinkCounters> make_link_counters(const NvmlAnswer<std::shared_ptr<const Nvml>>& nvml,
                                                  const std::string& gpu, const LinkCountersOptions& options) {

@@ -20,15 +20,16 @@ struct LinkTraffic {
   std::string gpu;                         // whose, in a verdict's reason: "rank 1"
   ByteCount nvlink_sent, nvlink_received;  // payload
   ByteCount pcie_sent, pcie_received;
-  // The most that PCIe can have carried meanwhile, in and out together.
-  double pcie_most_bytes = std::numeric_limits<double>::infinity();
+  // Between which PCIe carried, in and out together, where those have no value: times at which the counters were not
+  // read soon enough count as nothing, and as all that the link can carry.
+  double pcie_least_bytes = 0, pcie_most_bytes = std::numeric_limits<double>::infinity();
   bool nvlink_active = true;  // false only where the driver says that no NVLink of this GPU is up
   std::string disturbance;    // "process 4711 is on the GPU too"; empty where there was none
   // NCCL's own log shows whose connections these are, and that none of them can take NVLink.
   bool nccl_avoids_nvlink = false;
 };
 
-// Of one GPU. From start() to stop() a thread looks for other users, and follows counters that wrap.
+// Of one GPU. From start() to stop() threads look for other users, and follow counters that wrap.
 class LinkCounters {
  public:
   virtual ~LinkCounters() = default;
@@ -51,7 +52,8 @@ struct LinkCountersOptions {
 std::unique_ptr<LinkCounters> make_link_counters(const NvmlAnswer<std::shared_ptr<const Nvml>>& nvml,
                                                  const std::string& gpu, const LinkCountersOptions& options = {});
 
-// A counter of PCIe bytes as samples of it come in: wraps at 32 bits are undone, and what cannot be is noticed.
+// A counter of PCIe bytes as samples of it come in: wraps at 32 bits are undone, and what cannot be is noticed. A sample
+// that comes too late to see a wrap leaves a gap, and the count goes on behind it.
 class UnwrappedCounter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -59,15 +61,19 @@ class UnwrappedCounter {
   // No link moves more than this; a larger step between samples is no count.
   explicit UnwrappedCounter(double most_bytes_per_s) : most_bytes_per_s_(most_bytes_per_s) {}
   void add(const NvmlAnswer<std::uint64_t>& sample, Clock::time_point at);
-  // Since the first sample.
+  // Since the first sample; no value where there is a gap.
   ByteCount total() const;
+  // The same where there may be gaps; 0 and infinity where the counter says nothing at all.
+  double least() const { return why_not_.empty() ? static_cast<double>(counted_) : 0; }
+  double most() const;
 
  private:
   double most_bytes_per_s_;
   bool started_ = false;
   std::uint64_t last_ = 0;
   Clock::time_point last_at_;
-  std::uint64_t total_ = 0;
+  std::uint64_t counted_ = 0;  // between samples without a gap
+  double most_in_gaps_ = 0;
   std::string why_not_;
 };
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -23,7 +22,7 @@ struct Report {
   std::array<std::uint64_t, 4> bytes;
   std::array<std::uint8_t, 4> known;
   std::uint8_t nvlink_active, nccl_avoids_nvlink;
-  double pcie_most_bytes;
+  double pcie_least_bytes, pcie_most_bytes;
   std::array<char, kTextBytes> texts[5];
 };
 
@@ -77,6 +76,7 @@ std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& 
   }
   mine.nvlink_active = traffic.nvlink_active ? 1 : 0;
   mine.nccl_avoids_nvlink = traffic.nccl_avoids_nvlink ? 1 : 0;
+  mine.pcie_least_bytes = traffic.pcie_least_bytes;
   mine.pcie_most_bytes = traffic.pcie_most_bytes;
   put_text(mine.texts[4], traffic.disturbance);
 
@@ -94,6 +94,7 @@ std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& 
     theirs.gpu = fmt::format("rank {}", rank);
     theirs.nvlink_active = report.nvlink_active != 0;
     theirs.nccl_avoids_nvlink = report.nccl_avoids_nvlink != 0;
+    theirs.pcie_least_bytes = report.pcie_least_bytes;
     theirs.pcie_most_bytes = report.pcie_most_bytes;
     theirs.disturbance = report.texts[4].data();
   }
@@ -119,9 +120,8 @@ LinkProof probe_link(LinkMode mode, ProcessGroup& group, LinkCounters& counters,
   mine.nccl_avoids_nvlink = options.nccl_avoids_nvlink && options.nccl_avoids_nvlink();
   const std::vector<LinkTraffic> ranks = gather_traffic(group, mine);
   allocator.trim(pool);
-  const char* nvls = std::getenv("NCCL_NVLS_ENABLE");
   const double wire_bytes = options.repeats * all_reduce_wire_bytes(static_cast<double>(options.bytes), group.size());
-  return judge_probe(mode, wire_bytes, ranks, nvls != nullptr && std::strtol(nvls, nullptr, 0) != 0);
+  return judge_probe(mode, wire_bytes, ranks, probe_conditions(NcclSettings::of_process()));
 }
 
 }  // namespace lockstep

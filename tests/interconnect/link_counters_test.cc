@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -62,10 +63,31 @@ TEST(UnwrappedCounter, WhatCannotBeIsNoCount) {
   EXPECT_NE(why_not({2'000'000'000, 0}).find("jumped"), std::string::npos);  // set back to nothing
   EXPECT_NE(why_not({0, 4'000'000'000}).find("jumped"), std::string::npos);
   EXPECT_NE(why_not({0, 1000}, 80ms).find("too late"), std::string::npos);
+  EXPECT_NE(why_not({0, 1000, 2'000'000'000}, 80ms).find("too late"), std::string::npos);
   EXPECT_EQ(why_not({0, 250'000'000, 500'000'000}), "");
   UnwrappedCounter counter(kGen5);
   counter.add({std::nullopt, "not permitted"}, {});
   EXPECT_EQ(counter.total().why_not, "not permitted");
+}
+
+TEST(UnwrappedCounter, GoesOnBehindAGap) {
+  UnwrappedCounter counter(kGen5);
+  UnwrappedCounter::Clock::time_point now{};
+  const auto add = [&](std::uint64_t value, std::chrono::milliseconds later) {
+    counter.add(sample(value), now += later);
+  };
+  add(1000, 0ms);
+  add(2000, 5ms);
+  EXPECT_EQ(counter.least(), counter.most());
+  add(1500, 100ms);  // once around, or not at all and set back, or twice
+  add(4500, 5ms);
+  EXPECT_NE(counter.total().why_not.find("too late"), std::string::npos);
+  EXPECT_EQ(counter.least(), 1000 + 3000);
+  EXPECT_GE(counter.most(), 1000 + 3000 + 0.1 * kGen5);
+  EXPECT_LE(counter.most(), 1000 + 3000 + 0.106 * kGen5);
+  counter.add({std::nullopt, "not permitted"}, now);
+  EXPECT_EQ(counter.least(), 0);
+  EXPECT_EQ(counter.most(), std::numeric_limits<double>::infinity());
 }
 
 // What the counters of a GPU with these answers say of the time between start() and stop().
@@ -130,6 +152,18 @@ TEST(LinkCounters, PcieIsFollowedThroughItsWraps) {
   }
   EXPECT_GE(static_cast<double>(*traffic.pcie_sent), 40e9 * 0.3);
   EXPECT_LE(static_cast<double>(*traffic.pcie_sent), 40e9 * seconds);
+}
+
+// To list processes takes the driver time, in which a counter goes around many times.
+TEST(LinkCounters, PcieIsFollowedWhileProcessesAreListed) {
+  auto gpu = fake_h200(0);
+  gpu["counters"]["197"] = gpu["counters"]["198"] = {{"rate", 40e9}, {"wrap_bits", 32}};
+  gpu["ms_to_list_processes"] = 300;
+  const LinkTraffic traffic = traffic_of(gpu, 700ms);
+  EXPECT_LE(traffic.pcie_least_bytes, traffic.pcie_most_bytes);
+  EXPECT_GE(traffic.pcie_most_bytes, 2 * 40e9 * 0.7);
+  // A busy machine may come late, but not as late as that.
+  EXPECT_LT(traffic.pcie_most_bytes - traffic.pcie_least_bytes, 2 * 0.25 * kGen5);
 }
 
 TEST(LinkCounters, AGpuWithoutLinksHasNoNvlinkBytes) {

@@ -34,16 +34,37 @@ LinkTraffic gpu(double nvlink, double pcie) {
           .pcie_received = bytes(pcie)};
 }
 
+// PCIe was not always read in time.
+LinkTraffic with_gaps(double nvlink, double least_pcie, double most_pcie) {
+  LinkTraffic traffic = gpu(nvlink, -1);
+  traffic.pcie_least_bytes = 2 * least_pcie * kWire;
+  traffic.pcie_most_bytes = 2 * most_pcie * kWire;
+  return traffic;
+}
+
 LinkTraffic unlinked(double pcie) {
   LinkTraffic traffic = gpu(0, pcie);
   traffic.nvlink_active = false;
   return traffic;
 }
 
+ProbeConditions conditions_of(const std::vector<std::string>& environment) {
+  return probe_conditions(NcclSettings(environment, {}));
+}
+
 Verdict probe(LinkMode mode, const LinkTraffic& a, const LinkTraffic& b) {
   return judge_probe(mode, kWire, {a, b}).verdict;
 }
 Verdict probe(LinkMode mode, const LinkTraffic& both) { return probe(mode, both, both); }
+
+TEST(LinkProof, VerdictsHaveNamesAndAnOrder) {
+  for (const Verdict verdict : {Verdict::proven, Verdict::unproven, Verdict::contradicted}) {
+    EXPECT_EQ(parse_verdict(verdict_name(verdict)), verdict);
+    EXPECT_EQ(worse_of(verdict, Verdict::proven), verdict);
+    EXPECT_EQ(worse_of(Verdict::contradicted, verdict), Verdict::contradicted);
+  }
+  for (const char* other : {"", "Proven", "emulated", "not measured"}) EXPECT_EQ(parse_verdict(other), std::nullopt);
+}
 
 TEST(LinkProof, WireBytesOfARing) {
   EXPECT_EQ(all_reduce_wire_bytes(100, 1), 0);
@@ -96,8 +117,19 @@ TEST(LinkProof, NcclsWordVouchesForCountersThatStandStill) {
   // Of every rank, and not against what the counters say.
   EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(0.0, -1)), gpu(0.0, -1)), Verdict::unproven);
   EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(0.5, -1))), Verdict::contradicted);
-  EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(0.0, 0.1))), Verdict::contradicted);
+  EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(0.0, 0.1))), Verdict::unproven);
+  EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(0.005, 0.1))), Verdict::contradicted);
   EXPECT_EQ(probe(LinkMode::pcie, avoiding_nvlink(gpu(-1, 1.0))), Verdict::unproven);
+}
+
+// A driver may count one direction of PCIe lower than the other.
+TEST(LinkProof, TheWeakerDirectionOfPcieContradictsNothing) {
+  LinkTraffic uneven = gpu(0.0, 1.0);
+  uneven.pcie_sent = count(0.3 * kWire);
+  for (const LinkMode mode : {LinkMode::pcie, LinkMode::net}) {
+    EXPECT_EQ(probe(mode, uneven), Verdict::unproven);
+    EXPECT_EQ(probe(mode, avoiding_nvlink(uneven)), Verdict::proven);
+  }
 }
 
 TEST(LinkProof, TheBytesOfPcieAreSaidWhateverTheVerdict) {
@@ -139,7 +171,48 @@ TEST(LinkProof, AutomaticSaysWhichLinkItWas) {
 TEST(LinkProof, MulticastSendsFewerBytesThanARing) {
   const std::vector<LinkTraffic> gpus(8, gpu(1.125 / 1.75, 0.0));
   EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, gpus).verdict, Verdict::contradicted);
-  EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, gpus, /*nvls=*/true).verdict, Verdict::unproven);
+  const LinkProof allowed = judge_probe(LinkMode::nvlink, kWire, gpus, conditions_of({"NCCL_NVLS_ENABLE=1"}));
+  EXPECT_EQ(allowed.verdict, Verdict::unproven);
+  EXPECT_NE(allowed.reason.find("NVLS sends other amounts"), std::string::npos) << allowed.reason;
+}
+
+TEST(LinkProof, ProtocolsWithFlagsSendMore) {
+  for (const double share : {1.07, 2.0}) {  // LL128, LL
+    const std::vector<LinkTraffic> gpus(2, gpu(share, 0.0));
+    for (const char* with_flags : {"NCCL_PROTO=LL", "NCCL_PROTO=LL128,Simple", "NCCL_PROTO=^Simple"}) {
+      EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, gpus, conditions_of({with_flags})).verdict, Verdict::proven);
+    }
+    for (const char* without : {"NCCL_PROTO=Simple", "NCCL_PROTO=simple", "NCCL_PROTO="}) {
+      EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, gpus, conditions_of({without})).verdict, Verdict::unproven);
+    }
+  }
+  const auto with_flags = [](double share) {
+    return judge_probe(LinkMode::nvlink, kWire, {gpu(share, 0), gpu(share, 0)}, conditions_of({"NCCL_PROTO=LL"}));
+  };
+  EXPECT_EQ(with_flags(2.1).verdict, Verdict::unproven);
+  EXPECT_EQ(with_flags(0.9).verdict, Verdict::contradicted);
+}
+
+TEST(LinkProof, AlgorithmsThatAreNoRingAreNamed) {
+  // Three ranks, a chain: its ends send half of what the middle does.
+  const double end = 1 / (4.0 / 3);
+  const std::vector<LinkTraffic> tree{gpu(end, 0.0), gpu(2 * end, 0.0), gpu(end, 0.0)};
+  const std::vector<LinkTraffic> staged{gpu(0.0, end / 2), gpu(0.0, end), gpu(0.0, end / 2)};
+  for (const LinkMode mode : {LinkMode::nvlink, LinkMode::automatic}) {
+    const LinkProof proof = judge_probe(mode, kWire, tree, conditions_of({"NCCL_ALGO=Tree"}));
+    EXPECT_EQ(proof.verdict, Verdict::unproven);
+    EXPECT_NE(proof.reason.find("NCCL_ALGO=Tree sends other amounts"), std::string::npos) << proof.reason;
+  }
+  EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, tree, conditions_of({"NCCL_ALGO=Ring"})).verdict,
+            Verdict::contradicted);
+  const LinkProof without = judge_probe(LinkMode::pcie, kWire, staged, conditions_of({"NCCL_ALGO=Tree"}));
+  EXPECT_EQ(without.verdict, Verdict::unproven);
+  EXPECT_NE(without.reason.find("NCCL_ALGO=Tree"), std::string::npos) << without.reason;
+  // The bytes are nowhere near NVLink, or on it where it was to be off: no algorithm explains that.
+  EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, {gpu(0, 1), gpu(0, 1)}, conditions_of({"NCCL_ALGO=Tree"})).verdict,
+            Verdict::contradicted);
+  EXPECT_EQ(judge_probe(LinkMode::pcie, kWire, tree, conditions_of({"NCCL_ALGO=Tree"})).verdict,
+            Verdict::contradicted);
 }
 
 // The most and the least share of kWire that a readable NVLink counter of any GPU shows; unreadable: -1 and infinity.
@@ -232,7 +305,11 @@ TEST(LinkProof, TrainingMayNeedTwiceTheBytes) {
   EXPECT_EQ(training(LinkMode::nvlink, 1.0, 1.0), Verdict::proven);
   EXPECT_EQ(training(LinkMode::nvlink, 2.04, 2.04), Verdict::proven);
   EXPECT_EQ(training(LinkMode::nvlink, 0.9, 1.1), Verdict::proven);  // a tree loads its ranks unevenly
-  EXPECT_EQ(training(LinkMode::nvlink, 0.99, 0.99), Verdict::contradicted);
+  // What the counters cannot tell, what may be missing, and what is.
+  EXPECT_EQ(training(LinkMode::nvlink, 0.9997, 0.9997), Verdict::proven);
+  EXPECT_EQ(training(LinkMode::nvlink, 0.9985, 0.9985), Verdict::unproven);
+  EXPECT_EQ(training(LinkMode::nvlink, 0.981, 0.981), Verdict::unproven);
+  EXPECT_EQ(training(LinkMode::nvlink, 0.979, 0.979), Verdict::contradicted);
   EXPECT_EQ(training(LinkMode::nvlink, 0.0, 0.0), Verdict::contradicted);
   EXPECT_EQ(training(LinkMode::nvlink, 2.1, 2.1), Verdict::unproven);
   EXPECT_EQ(training(LinkMode::pcie, 0.0, 0.0), Verdict::proven);
@@ -264,6 +341,13 @@ TEST(LinkProof, AProgramIsJudgedByTheShares) {
     EXPECT_EQ(program(mode, gpu(0, 1)), Verdict::unproven);  // are they alive?
     EXPECT_EQ(program(mode, avoiding_nvlink(gpu(0, 1))), Verdict::proven);
     EXPECT_EQ(judge_program(mode, {avoiding_nvlink(gpu(0, 1)), gpu(0, 1)}).verdict, Verdict::unproven);
+    // Still counters of NVLink and NCCL's word need no bytes of PCIe, which may have been read too late.
+    EXPECT_EQ(program(mode, avoiding_nvlink(gpu(0, -1))), Verdict::proven);
+    EXPECT_EQ(judge_program(mode, {avoiding_nvlink(gpu(0, -1)), gpu(0, -1)}).verdict, Verdict::unproven);
+    EXPECT_EQ(program(mode, avoiding_nvlink(gpu(0.001, -1))), Verdict::unproven);
+    EXPECT_EQ(program(mode, with_gaps(0.001, 1, 3)), Verdict::proven);
+    EXPECT_EQ(program(mode, with_gaps(0.001, 0.05, 3)), Verdict::unproven);
+    EXPECT_EQ(program(mode, with_gaps(0.1, 1, 3)), Verdict::contradicted);
     EXPECT_EQ(program(mode, avoiding_nvlink(gpu(1, 0.1))), Verdict::contradicted);
     EXPECT_EQ(program(mode, gpu(1, 0.1)), Verdict::contradicted);
     EXPECT_EQ(program(mode, gpu(0.02, 1)), Verdict::contradicted);
@@ -284,6 +368,9 @@ TEST(LinkProof, AProgramIsJudgedByTheShares) {
     EXPECT_EQ(judge_program(mode, {}).verdict, Verdict::unproven);
   }
   EXPECT_EQ(program(LinkMode::nvlink, gpu(1, 0.1)), Verdict::proven);
+  EXPECT_EQ(program(LinkMode::nvlink, with_gaps(1, 0.1, 0.9)), Verdict::proven);
+  EXPECT_EQ(program(LinkMode::nvlink, with_gaps(1, 0.1, 1.1)), Verdict::unproven);
+  EXPECT_EQ(program(LinkMode::nvlink, avoiding_nvlink(gpu(0.0, -1))), Verdict::unproven);
   EXPECT_EQ(program(LinkMode::nvlink, gpu(0.3, 1)), Verdict::unproven);
   EXPECT_EQ(program(LinkMode::nvlink, gpu(0.0, 1)), Verdict::unproven);    // a counter that never moves, or input
   EXPECT_EQ(program(LinkMode::nvlink, gpu(0.001, 1)), Verdict::unproven);  // little was sent, much was read

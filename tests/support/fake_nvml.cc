@@ -9,6 +9,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -196,6 +197,7 @@ int nvmlDeviceGetMaxPcieLinkWidth(void* device, unsigned* value) {
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, ProcessInfo* infos) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(gpu_of(device).value("ms_to_list_processes", 0)));
   if (const int status = refused(device, "nvmlDeviceGetComputeRunningProcesses_v3"); status != kSuccess) return status;
   const json pids = gpu_of(device).value("processes", json::array());
   const unsigned room = *count;
