@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/core/context.h"
+#include "framework/core/error.h"
 #include "framework/core/tensor.h"
 #include "framework/train/plan_phase.h"
 #include "kernels/cuda/plan.h"
