@@ -11,9 +11,8 @@ CostModel model_of_sweep(const nlohmann::ordered_json& sweep) {
   const auto wrong = value_of<std::int64_t>(sweep, "wrong");
   expect(wrong == 0, "expected a sweep whose results were right, got {} wrong elements; measure it again", wrong);
   const Json& probe = entry_of(sweep, "probe");
-  expect(verdict_of(probe) != Verdict::contradicted,
-         "expected a sweep of {}, got one that took another link: {}", value_of<std::string>(sweep, "link"),
-         value_of<std::string>(probe, "reason"));
+  expect(verdict_of(probe) != Verdict::contradicted, "expected a sweep of {}, got one that took another link: {}",
+         value_of<std::string>(sweep, "link"), value_of<std::string>(probe, "reason"));
   std::vector<MeasuredTime> times;
   for (const Json& row : elements_of(sweep, "rows")) {
     times.push_back({needed<std::int64_t>(row, "bytes"), needed<double>(entry_of(row, "in_place"), "us")});

@@ -157,7 +157,8 @@ class NvmlLinkCounters final : public LinkCounters {
     started_at_ = Clock::now();
     if (options_.pcie) {
       pcie_.emplace(*nvml_, gpu_);
-      sampling_.emplace(kPciePeriod, [this] { pcie_->sample(); });  // by itself: to list processes takes the driver time
+      sampling_.emplace(kPciePeriod,
+                        [this] { pcie_->sample(); });  // by itself: to list processes takes the driver time
     }
     sent_before_ = sent_.sum();
     received_before_ = received_.sum();

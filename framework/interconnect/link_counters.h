@@ -52,8 +52,8 @@ struct LinkCountersOptions {
 std::unique_ptr<LinkCounters> make_link_counters(const NvmlAnswer<std::shared_ptr<const Nvml>>& nvml,
                                                  const std::string& gpu, const LinkCountersOptions& options = {});
 
-// A counter of PCIe bytes as samples of it come in: wraps at 32 bits are undone, and what cannot be is noticed. A sample
-// that comes too late to see a wrap leaves a gap, and the count goes on behind it.
+// A counter of PCIe bytes as samples of it come in: wraps at 32 bits are undone, and what cannot be is noticed. A
+// sample that comes too late to see a wrap leaves a gap, and the count goes on behind it.
 class UnwrappedCounter {
  public:
   using Clock = std::chrono::steady_clock;

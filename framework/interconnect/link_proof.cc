@@ -239,9 +239,12 @@ LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus) {
   const bool wants_nvlink = mode == LinkMode::nvlink;
   if (wants_nvlink && !sums.nvlink_active) return decide(Verdict::contradicted, "no GPU here has an active NVLink");
   const bool pcie_known = sums.pcie_least == sums.pcie_most;
-  const std::string seen = fmt::format(
-      "NVLink carried {}, PCIe {}{}, over all GPUs, in and out", gigabytes(nvlink),
-      pcie_known ? "" : sums.pcie_least > 0 ? fmt::format("at least {} and at most ", gigabytes(sums.pcie_least)) : "at most ", gigabytes(sums.pcie_most));
+  const std::string seen =
+      fmt::format("NVLink carried {}, PCIe {}{}, over all GPUs, in and out", gigabytes(nvlink),
+                  pcie_known            ? ""
+                  : sums.pcie_least > 0 ? fmt::format("at least {} and at most ", gigabytes(sums.pcie_least))
+                                        : "at most ",
+                  gigabytes(sums.pcie_most));
   if (most < kLeastTraining) return decide(Verdict::unproven, seen + ": too little to tell");
   if (nvlink > kNothing * most) {
     if (mode == LinkMode::pcie || mode == LinkMode::net) return decide(Verdict::contradicted, seen);

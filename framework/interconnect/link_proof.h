@@ -53,17 +53,17 @@ LinkProof judge_probe(LinkMode mode, double wire_bytes, std::vector<LinkTraffic>
 
 // For a training whose buckets make `wire_bytes` a rank, by NVLink counters alone, summed over the ranks. nvlink: 1.00
 // to 2.05 times as many (protocols with flags send more), contradicted below 0.98 and unproven between; pcie, net: at
-// most 1 %. Unproven also where it moved less than 64 MiB, and where `probe` proved nothing: only a probe shows that the
-// counters work.
+// most 1 %. Unproven also where it moved less than 64 MiB, and where `probe` proved nothing: only a probe shows that
+// the counters work.
 LinkProof judge_training(const LinkProof& probe, double wire_bytes, std::vector<LinkTraffic> ranks);
 
 // For a program of which nobody knows how many bytes it had to move, by the sums over the GPUs; where PCIe was not
-// counted without gaps, by the least and the most that it can have carried. pcie, net: contradicted where NVLink carried
-// more than 1 % of what NVLink and PCIe carried together; proven where it carried less, and less than 16 MiB. nvlink:
-// proven where NVLink carried more than PCIe; contradicted where it carried next to nothing and NCCL's own word is that
-// it avoids it: PCIe also carries what the program reads. Unproven also where it moved less than 64 MiB, and for pcie
-// and net where the NVLink counters stand still without NCCL's word (LinkTraffic::nccl_avoids_nvlink); with it no bytes
-// of PCIe are needed.
+// counted without gaps, by the least and the most that it can have carried. pcie, net: contradicted where NVLink
+// carried more than 1 % of what NVLink and PCIe carried together; proven where it carried less, and less than 16 MiB.
+// nvlink: proven where NVLink carried more than PCIe; contradicted where it carried next to nothing and NCCL's own word
+// is that it avoids it: PCIe also carries what the program reads. Unproven also where it moved less than 64 MiB, and
+// for pcie and net where the NVLink counters stand still without NCCL's word (LinkTraffic::nccl_avoids_nvlink); with it
+// no bytes of PCIe are needed.
 LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus);
 
 }  // namespace lockstep

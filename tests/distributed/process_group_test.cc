@@ -370,7 +370,8 @@ TEST(GlooGroup, SurvivorsOfAKilledProcessEndAtOnceAndNameIt) {
 // Engines add in an order of their own.
 TEST(Conformance, TakesASumInAnyOrder) {
   constexpr std::size_t kCount = 1'000'000;
-  const auto [a, b, c] = std::tuple(values_of<double>(0, kCount), values_of<double>(1, kCount), values_of<double>(2, kCount));
+  const auto [a, b, c] =
+      std::tuple(values_of<double>(0, kCount), values_of<double>(1, kCount), values_of<double>(2, kCount));
   std::vector<double> backwards(kCount);
   for (std::size_t i = 0; i < kCount; ++i) backwards[i] = (c[i] + b[i]) + a[i];
   expect_reduced(backwards, ReduceOp::sum, 3, kCount);

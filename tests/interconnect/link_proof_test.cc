@@ -211,8 +211,7 @@ TEST(LinkProof, AlgorithmsThatAreNoRingAreNamed) {
   // The bytes are nowhere near NVLink, or on it where it was to be off: no algorithm explains that.
   EXPECT_EQ(judge_probe(LinkMode::nvlink, kWire, {gpu(0, 1), gpu(0, 1)}, conditions_of({"NCCL_ALGO=Tree"})).verdict,
             Verdict::contradicted);
-  EXPECT_EQ(judge_probe(LinkMode::pcie, kWire, tree, conditions_of({"NCCL_ALGO=Tree"})).verdict,
-            Verdict::contradicted);
+  EXPECT_EQ(judge_probe(LinkMode::pcie, kWire, tree, conditions_of({"NCCL_ALGO=Tree"})).verdict, Verdict::contradicted);
 }
 
 // The most and the least share of kWire that a readable NVLink counter of any GPU shows; unreadable: -1 and infinity.

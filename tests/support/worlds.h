@@ -25,10 +25,10 @@ void run_store_world(int size, const std::function<void(Store&)>& body,
                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
 // Ranks are processes, told their place as by a launcher. Each is this test program started anew for the running test,
-// where its call of this function calls `body` instead and ends the process: so they have nothing of this process, which
-// may have used a GPU, and what the test does before is done by each of them too. Returns their statuses (of waitpid) in
-// rank order: 1 << 8 where the body threw or a check failed; what has not ended by `limit` is killed. To be called by
-// the test's own thread, and not by chance.
+// where its call of this function calls `body` instead and ends the process: so they have nothing of this process,
+// which may have used a GPU, and what the test does before is done by each of them too. Returns their statuses (of
+// waitpid) in rank order: 1 << 8 where the body threw or a check failed; what has not ended by `limit` is killed. To be
+// called by the test's own thread, and not by chance.
 std::vector<int> run_process_world(int size, const std::function<void(const Environment&)>& body,
                                    std::chrono::milliseconds limit = std::chrono::seconds(60));
 
