@@ -19,6 +19,7 @@
 #include "framework/core/context.h"
 #include "framework/core/cuda_memory.h"
 #include "framework/core/gpu.h"
+#include "framework/core/object_pool.h"
 #include "framework/core/tensor.h"
 #include "framework/distributed/bounded_call.h"
 #include "framework/distributed/environment.h"
@@ -232,7 +233,7 @@ class NcclGroup final : public ProcessGroup {
 
   void watch(std::function<std::string()> where) override {
     check();
-    const std::shared_ptr<StreamWork> work = works_.next();
+    const std::shared_ptr<StreamWork> work = works_.get();
     work->mark(std::move(where), compute_stream());
     watchdog_->watch(work);
   }
@@ -245,7 +246,7 @@ class NcclGroup final : public ProcessGroup {
              "nccl group: expected memory of the GPU, got the host's, for {}; make the tensor in a context on the GPU",
              collective.to_string());
     }
-    const std::shared_ptr<StreamWork> work = works_.next();
+    const std::shared_ptr<StreamWork> work = works_.get();
     try {
       work->begin(collective, ++sequence_, compute_stream(), stream_.get());
       watchdog_->watch(work);
@@ -308,7 +309,7 @@ class NcclGroup final : public ProcessGroup {
   Tensor token_;  // what a barrier reduces
   Stream stream_ = Stream::create(StreamPriority::highest);
   std::shared_ptr<FailureLatch> failure_ = std::make_shared<FailureLatch>();
-  StreamWorkPool works_{failure_};
+  ObjectPool<StreamWork> works_{[failure = failure_] { return std::make_unique<StreamWork>(failure); }};
   std::shared_ptr<Communicator> communicator_;
   std::optional<Watchdog> watchdog_;
   std::int64_t sequence_ = 0;

@@ -63,18 +63,4 @@ std::string StreamWork::to_string() const {
   return where_ ? where_() : fmt::format("collective {}, {}", sequence_, collective_.to_string());
 }
 
-std::shared_ptr<StreamWork> StreamWorkPool::next() {
-  for (std::size_t i = 0; i < works_.size(); ++i) {
-    cursor_ = (cursor_ + 1) % works_.size();
-    if (works_[cursor_].use_count() == 1) {
-      // Whoever let go of it last has done so before this: what follows may change it.
-      std::atomic_thread_fence(std::memory_order_acquire);
-      return works_[cursor_];
-    }
-  }
-  works_.push_back(std::make_shared<StreamWork>(failure_));
-  cursor_ = works_.size() - 1;
-  return works_.back();
-}
-
 }  // namespace lockstep

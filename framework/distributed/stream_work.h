@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "framework/core/stream.h"
 #include "framework/distributed/process_group.h"
@@ -47,19 +46,6 @@ class StreamWork final : public Work::State, public Watchdog::Item {
   std::string label_;  // its own: the caller's may be gone when a report is written
   std::int64_t sequence_ = 0;
   std::function<std::string()> where_;  // set where there is no collective
-};
-
-// Hands out StreamWorks and takes each again when nobody else holds it, so that a step makes none once it has run.
-class StreamWorkPool {
- public:
-  explicit StreamWorkPool(std::shared_ptr<const FailureLatch> failure) : failure_(std::move(failure)) {}
-
-  std::shared_ptr<StreamWork> next();
-
- private:
-  std::shared_ptr<const FailureLatch> failure_;
-  std::vector<std::shared_ptr<StreamWork>> works_;
-  std::size_t cursor_ = 0;
 };
 
 }  // namespace lockstep

@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kInterval{20};
+constexpr int kManyItems = 64;               // so many new ones are looked at sooner
 constexpr milliseconds kStoreInterval{200};  // the store is a call over the network
 constexpr milliseconds kWordsTime{1'000};    // for the others to leave word where they are
 constexpr milliseconds kEndTime{10'000};
@@ -41,35 +42,44 @@ struct Watchdog::State {
   void run() {
     options.begin();
     Clock::time_point next_store_look = Clock::now();
-    std::unique_lock lock(mutex);
     while (true) {
-      changed.wait_for(lock, kInterval, [this] { return stopping || options.failure->is_set(); });
-      if (options.failure->is_set()) break;  // by fail(): the others are still to be told
-      if (stopping) return;
+      {
+        std::unique_lock lock(mutex);
+        changed.wait_for(lock, kInterval,
+                         [this] { return stopping || unseen >= kManyItems || options.failure->is_set(); });
+        unseen = 0;
+        if (options.failure->is_set()) break;  // by fail(): the others are still to be told
+        if (stopping) return;
+      }
       std::optional<std::string> reason = look();
-      const std::string at = oldest();
-      lock.unlock();
       if (!reason) reason = engine_failure();
       if (!reason && options.store && Clock::now() >= next_store_look) {
         reason = options.store->failure();
         next_store_look = Clock::now() + kStoreInterval;
       }
-      if (reason) options.failure->set(describe(at, *reason));
-      lock.lock();
+      if (reason) options.failure->set(describe(text_of(oldest()), *reason));
     }
-    const std::string at = oldest();
-    pending.clear();
-    lock.unlock();
+    const std::string at = text_of(oldest());
+    {
+      const std::lock_guard lock(mutex);
+      pending.clear();
+    }
     tell_others(at);
     options.abort();
   }
 
-  // What is wrong with what is pending, if anything is. Under the lock.
+  // What is wrong with what is pending, if anything is. The items are asked without the lock: the device may take its
+  // time to answer, and watch() is not to wait for that.
   std::optional<std::string> look() {
     try {
-      retire();
-      note_progress();
-      if (!pending.empty() && oldest_since && Clock::now() >= *oldest_since + options.timeout) {
+      std::shared_ptr<Item> item;
+      while ((item = oldest()) && item->ended()) retire();
+      if (!item) return std::nullopt;
+      // What moves is alive: a captured step holds many collectives, and says after which of them it is.
+      std::string at = item->to_string();
+      if (oldest_since ? at != oldest_at : item->started()) oldest_since = Clock::now();
+      oldest_at = std::move(at);
+      if (oldest_since && Clock::now() >= *oldest_since + options.timeout) {
         return fmt::format("not finished {} ms after its start", options.timeout.count());
       }
     } catch (const std::exception& error) {
@@ -78,29 +88,25 @@ struct Watchdog::State {
     return std::nullopt;
   }
 
+  // Stays so until this thread retires it.
+  std::shared_ptr<Item> oldest() {
+    const std::lock_guard lock(mutex);
+    return pending.empty() ? nullptr : pending.front();
+  }
+
+  void retire() {
+    const std::lock_guard lock(mutex);
+    pending.pop_front();
+    oldest_since.reset();
+  }
+
+  static std::string text_of(const std::shared_ptr<Item>& item) { return item ? item->to_string() : "no collective"; }
+
   std::optional<std::string> engine_failure() const {
     std::optional<std::string> error = options.engine_failure();
     if (error && options.store) error = options.store->with_cause(*error);
     return error;
   }
-
-  // Drops what has ended. Under the lock.
-  void retire() {
-    while (!pending.empty() && pending.front()->ended()) {
-      pending.pop_front();
-      oldest_since.reset();
-    }
-    if (!pending.empty() && !oldest_since && pending.front()->started()) oldest_since = Clock::now();
-  }
-
-  // What moves is alive: a captured step holds many collectives, and says after which of them it is. Under the lock.
-  void note_progress() {
-    std::string at = oldest();
-    if (oldest_since && at != oldest_at) oldest_since = Clock::now();
-    oldest_at = std::move(at);
-  }
-
-  std::string oldest() const { return pending.empty() ? "no collective" : pending.front()->to_string(); }
 
   // The others are asked before the failure is known here, since this rank may be gone soon after.
   std::string describe(const std::string& at, const std::string& reason) {
@@ -143,13 +149,14 @@ struct Watchdog::State {
   void leave_word(const std::string& at) const { options.store->set(key_of(options.rank), at); }
 
   const Options options;
-  std::mutex mutex;
+  std::mutex mutex;  // of the four below; what stands behind them is the watchdog's thread's
   std::condition_variable changed;
-  std::deque<std::shared_ptr<Item>> pending;
+  std::deque<std::shared_ptr<Item>> pending;  // only the watchdog's thread takes from it
+  int unseen = 0;                             // items that came since it last looked
+  bool stopping = false;
   std::optional<Clock::time_point> oldest_since;  // when the oldest of them had started, or was seen to move
   std::string oldest_at;                          // what it said then
-  bool stopping = false;
-  bool told = false;  // of the watchdog's thread
+  bool told = false;
 };
 
 Watchdog::Watchdog(Options options) : state_(std::make_shared<State>(std::move(options))) {
@@ -180,8 +187,13 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::watch(std::shared_ptr<Item> item) {
-  const std::lock_guard lock(state_->mutex);
-  state_->pending.push_back(std::move(item));
+  bool many = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->pending.push_back(std::move(item));
+    many = ++state_->unseen == kManyItems;
+  }
+  if (many) state_->changed.notify_all();
 }
 
 void Watchdog::fail(const std::string& reason) {
@@ -193,18 +205,7 @@ void Watchdog::fail(const std::string& reason) {
 }
 
 void Watchdog::drain() {
-  while (!state_->options.failure->is_set()) {
-    {
-      const std::lock_guard lock(state_->mutex);
-      try {
-        state_->retire();
-      } catch (const std::exception&) {
-        return;  // the thread meets it too and reports it
-      }
-      if (state_->pending.empty()) return;
-    }
-    std::this_thread::sleep_for(milliseconds(1));
-  }
+  while (!state_->options.failure->is_set() && state_->oldest()) std::this_thread::sleep_for(milliseconds(1));
 }
 
 }  // namespace lockstep

@@ -31,12 +31,13 @@ class FailureLatch {
   std::string text_;
 };
 
-// A thread that looks every 20 ms whether the oldest unfinished work is overdue, whether the engine reports an error
-// and whether another rank has failed. On a failure it leaves word in the store of where this rank is, sets the latch
-// (with where the other ranks are), tells the others through the store and calls `abort`.
+// A thread that looks every 20 ms, and sooner where much was added, whether the oldest unfinished work is overdue,
+// whether the engine reports an error and whether another rank has failed. On a failure it leaves word in the store of
+// where this rank is, sets the latch (with where the other ranks are), tells the others through the store and calls
+// `abort`.
 class Watchdog {
  public:
-  // Work under watch. Its functions never block; they throw Error where the device has failed.
+  // Work under watch. Asked on the watchdog's thread only; throws Error where the device has failed.
   class Item {
    public:
     virtual ~Item() = default;
@@ -66,6 +67,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  // Waits for nothing.
   void watch(std::shared_ptr<Item> item);
   // Fails at once on this rank; the thread does the rest.
   void fail(const std::string& reason);

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -22,6 +25,7 @@ struct FakeWork final : Watchdog::Item {
   bool started() const override { return has_started; }
   bool ended() const override {
     if (broken) throw Error("an illegal address");
+    if (answers) answers->wait();
     return has_ended;
   }
   std::string to_string() const override {
@@ -33,6 +37,7 @@ struct FakeWork final : Watchdog::Item {
   std::atomic<bool> has_started;
   std::atomic<bool> has_ended = false;
   std::atomic<bool> broken = false;
+  std::optional<std::shared_future<void>> answers;  // when the device does; empty: at once
 };
 
 // A watchdog over an engine that does what the test says.
@@ -168,6 +173,39 @@ TEST(Watchdog, FailsAtOnceOnRequest) {
   EXPECT_NE(watched.text().find("aborted by rank 0: the loss is not a number"), std::string::npos) << watched.text();
   watched.watchdog.drain();  // does not wait for what will not end
   watched.expect_one_abort();
+}
+
+TEST(Watchdog, WhoeverAddsWorkDoesNotWaitForTheDevicesAnswer) {
+  Watched watched(60s);
+  std::promise<void> device;
+  const auto slow = std::make_shared<FakeWork>("collective 1");
+  slow->answers = device.get_future().share();
+  watched.watchdog.watch(slow);
+  std::this_thread::sleep_for(100ms);  // it is being asked
+  auto issuing = std::async(std::launch::async, [&] {
+    for (int i = 0; i < 1000; ++i) watched.watchdog.watch(std::make_shared<FakeWork>("another"));
+  });
+  EXPECT_EQ(issuing.wait_for(10s), std::future_status::ready);
+  device.set_value();
+}
+
+TEST(Watchdog, LetsGoOfManyAtOnce) {
+  Watched watched(60s);
+  const auto let_go_of = [](const std::shared_ptr<FakeWork>& work) {
+    while (work.use_count() > 1) std::this_thread::sleep_for(100us);
+  };
+  auto fastest = Clock::duration::max();  // of some: a busy machine delays this or that one
+  for (int trial = 0; trial < 20; ++trial) {
+    const auto one = std::make_shared<FakeWork>("one");
+    one->has_ended = true;
+    watched.watchdog.watch(one);
+    let_go_of(one);  // it has just looked, and would look again in 20 ms
+    const auto start = Clock::now();
+    for (int i = 0; i < 100; ++i) watched.watchdog.watch(one);
+    let_go_of(one);
+    fastest = std::min(fastest, Clock::now() - start);
+  }
+  EXPECT_LT(fastest, 15ms);
 }
 
 TEST(Watchdog, DrainWaitsForTheEnd) {
