@@ -253,6 +253,12 @@ class NcclGroup final : public ProcessGroup {
       communicator_->issue([&](ncclComm_t comm) { enqueue(collective, comm); });
       work->issued(stream_.get());
     } catch (const Error& error) {
+      check();
+      if (is_capturing(compute_stream())) {
+        // The capture fails and not the group: nothing of it has run, and its caller may go on without a graph.
+        work->withdraw();
+        throw;
+      }
       watchdog_->fail(
           fmt::format("{}: {}", work->to_string(), store_ ? store_->with_cause(error.what()) : error.what()));
       check();
@@ -287,15 +293,18 @@ class NcclGroup final : public ProcessGroup {
                           "ncclReduceScatter");
       case Kind::send_recv: {
         check_nccl(ncclGroupStart(), "ncclGroupStart");
-        if (collective.dst >= 0) {
-          check_nccl(ncclSend(in.data, count, type, collective.dst, comm, stream), "ncclSend");
-        }
+        ncclResult_t sent = ncclSuccess;
+        ncclResult_t received = ncclSuccess;
+        if (collective.dst >= 0) sent = ncclSend(in.data, count, type, collective.dst, comm, stream);
         if (collective.src >= 0) {
-          check_nccl(ncclRecv(out.data, static_cast<std::size_t>(out.numel()), nccl_type(out.dtype), collective.src,
-                              comm, stream),
-                     "ncclRecv");
+          received = ncclRecv(out.data, static_cast<std::size_t>(out.numel()), nccl_type(out.dtype), collective.src,
+                              comm, stream);
         }
-        return check_nccl(ncclGroupEnd(), "ncclGroupEnd");
+        // Ended whatever came before: what is called next would become part of a group that was left open.
+        const ncclResult_t ended = ncclGroupEnd();
+        check_nccl(sent, "ncclSend");
+        check_nccl(received, "ncclRecv");
+        return check_nccl(ended, "ncclGroupEnd");
       }
       case Kind::barrier:
         return check_nccl(ncclAllReduce(token_.view().data, token_.view().data, 1, ncclInt32, ncclSum, comm, stream),

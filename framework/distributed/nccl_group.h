@@ -9,7 +9,8 @@ namespace lockstep {
 
 // Every rank calls it with its GPU's context current; they find each other through the store. Memory given to the group
 // is that GPU's. Collectives run on a stream of the group's own, of the highest priority, and may be captured into a
-// graph (thread-local mode), which must be destroyed before the group.
+// graph (thread-local mode), which must be destroyed before the group. A collective that a capture cannot take throws
+// Error and leaves the group as it was.
 //
 // A watchdog aborts the communicator when a collective is overdue, NCCL reports an error or another rank has failed;
 // what waits on the GPU ends then, and wait(), check() and every later call throw. Ranks that disagree about a

@@ -26,6 +26,8 @@ void StreamWork::issued(void* stream) {
   issued_.store(true, std::memory_order_release);
 }
 
+void StreamWork::withdraw() { issued_.store(true, std::memory_order_release); }
+
 void StreamWork::mark(std::function<std::string()> where, void* stream) {
   where_ = std::move(where);
   captured_ = false;

@@ -23,6 +23,8 @@ class StreamWork final : public Work::State, public Watchdog::Item {
   // `stream`; then issued() marks its end.
   void begin(const Collective& collective, std::int64_t sequence, void* compute_stream, void* stream);
   void issued(void* stream);
+  // Instead of issued(), inside a capture that fails: nothing of it will run.
+  void withdraw();
   // Instead of all that, for what `stream` holds already; `where` is its to_string().
   void mark(std::function<std::string()> where, void* stream);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -296,6 +297,34 @@ TEST(Gpu, NcclRunsInsideAGraph) {
     EXPECT_EQ(loss.to_host<float>()[0], 64);
     group.check();
   }));
+}
+
+TEST(Gpu, NcclOutlivesACaptureThatFails) {
+  SKIP_WITHOUT_GPUS(1);
+  for (int size = 1; size <= testing::ranks_on_gpus() && size <= 2; ++size) {
+    expect_well(run_nccl_world(size,
+                               [](ProcessGroup& group) {
+                                 const Tensor tensor = tensor_of(std::vector<float>{1});
+                                 const auto step = [&] { group.all_reduce(tensor).wait(); };
+                                 step();
+                                 CudaGraph graph;
+                                 const auto spoiled = [&] {
+                                   EXPECT_THROW(context().synchronize(), Error);
+                                   step();
+                                 };
+                                 EXPECT_THROW(graph.capture(spoiled), Error);
+                                 // Nor is it taken for one that hangs.
+                                 std::this_thread::sleep_for(kShortTimeout + 1s);
+                                 group.check();
+                                 step();
+                                 graph.capture(step);
+                                 graph.launch();
+                                 EXPECT_EQ(tensor.to_host<float>()[0], std::pow(group.size(), 3))
+                                     << "the two steps and the replay";
+                                 group.check();
+                               },
+                               {.timeout = kShortTimeout}));
+  }
 }
 
 TEST(Gpu, NcclCapturedStepThatHangsIsFound) {
