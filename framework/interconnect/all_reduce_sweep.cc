@@ -67,17 +67,18 @@ std::int64_t count_wrong(const Tensor& result, ReduceOp op, int ranks) {
   return wrong;
 }
 
-// Each of them by itself, in microseconds.
+// Each from the end of the one before to its own, in microseconds: by the host's clock, or on a GPU by its compute
+// stream, which waits for each.
 std::vector<double> single_times(const std::function<Work()>& issue, int count) {
   std::vector<double> times;
   if constexpr (kernels::kHasCuda) {
     if (context().device() == DeviceType::cuda) {
       void* const stream = context().exec().stream;
-      std::vector<Event> marks;
-      for (int i = 0; i <= count; ++i) {
-        if (i > 0) issue().wait();
-        marks.push_back(Event::create(EventTiming::on));
-        marks.back().record(stream);
+      std::vector<Event> marks;  // made first: the host is not to hold up what it times
+      for (int i = 0; i <= count; ++i) marks.push_back(Event::create(EventTiming::on));
+      for (const Event& mark : marks) {  // one more than is timed, so that the host is ahead of the first that is
+        issue().wait();
+        mark.record(stream);
       }
       context().synchronize();
       for (std::size_t i = 1; i < marks.size(); ++i) times.push_back(1e3 * marks[i].milliseconds_since(marks[i - 1]));

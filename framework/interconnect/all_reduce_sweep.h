@@ -19,7 +19,8 @@ struct AllReduceTest {
 
 struct AllReduceTimes {
   double us = 0.0;  // of one of many that are issued without waiting; mean over the ranks
-  // Of single ones, on rank 0. On a GPU each is followed by its compute stream: some microseconds more.
+  // Of single ones, on rank 0: from the end of one to the end of the next. On a GPU the compute stream waits for each
+  // and each for it, which is some microseconds more, or what the host takes to enqueue one where that is longer.
   double min_us = 0.0;
   double median_us = 0.0;
   double max_us = 0.0;
