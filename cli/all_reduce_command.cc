@@ -61,7 +61,8 @@ void visit_fields(AllReduceArguments& arguments, Visitor&& visit) {
   visit("-e,--maxbytes", arguments.max_bytes,
         "largest size; default: 32M, or without -b 256M on GPUs and 1M on CPU ranks");
   visit("-i,--stepbytes", arguments.step_bytes, "from one size to the next; default: 1M");
-  visit("-f,--stepfactor", arguments.step_factor, "instead of -i: factor from one size to the next");
+  visit("-f,--stepfactor", arguments.step_factor,
+        "instead of -i: factor from one size to the next; default without -b and -e: 2");
   visit("-n,--iters", arguments.iterations, "timed iterations; default: 20, emulated 3");
   visit("-w,--warmup_iters", arguments.warmup, "iterations before; default: 5, emulated 1");
   visit("-d,--datatype", arguments.dtype, "float, or on GPUs bfloat16");
@@ -113,7 +114,7 @@ std::vector<std::int64_t> sizes_of(const AllReduceArguments& arguments, DeviceTy
     const std::int64_t first = parse_bytes("-b", arguments.min_bytes.value_or(whole_range ? "8" : "32M"));
     const std::int64_t last = parse_bytes("-e", arguments.max_bytes.value_or(whole_range ? largest : "32M"));
     const std::int64_t step = parse_bytes("-i", arguments.step_bytes.value_or("1M"));
-    const int factor = arguments.step_factor.value_or(whole_range && !arguments.step_bytes ? 4 : 1);
+    const int factor = arguments.step_factor.value_or(whole_range && !arguments.step_bytes ? 2 : 1);
     expect(first <= last, "-b, -e: expected the smallest size first, got {} and {}", first, last);
     for (std::int64_t size = first; size <= last; size = factor > 1 ? size * factor : size + step) {
       sizes.push_back(std::max(size, width));

@@ -53,6 +53,18 @@ TEST(AllReduce, HasTheColumnsOfNcclTests) {
   EXPECT_NE(result.out.find("# Out of bounds values : 0 OK"), std::string::npos);
 }
 
+TEST(AllReduce, GoesByDefaultThroughAllSizes) {
+  const CommandResult result = run_command("all-reduce --ranks 2 -n 1 -w 0 -c 0");
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::vector<std::string> sizes;
+  for (const auto& row : rows_of(result.out)) sizes.push_back(row[0]);
+  std::vector<std::string> expected;
+  for (int bytes = 8; bytes <= 1 << 20; bytes *= 2) expected.push_back(std::to_string(bytes));
+  EXPECT_EQ(sizes, expected);
+  // Where one end is given, the other is nccl-tests'.
+  EXPECT_EQ(rows_of(run_command("all-reduce --ranks 1 -b 31M -n 1 -w 0 -c 0").out).size(), 2u);
+}
+
 TEST(AllReduce, EmulatedLinkShowsItsOwnTimes) {
   const TemporaryDirectory files;
   // So slow that of eight iterations one is not disturbed, however busy the machine is.
