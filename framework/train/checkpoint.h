@@ -1,43 +1,19 @@
-// Checkpoints of a run, each a directory <run>/checkpoints/step-00000120 of two files:
-//   tensors.bin    the elements of every tensor, one tensor behind the other, little-endian
-//   manifest.json  format version, CheckpointInfo, and each tensor's name, dtype, shape, offset, bytes and crc32
+// Checkpoints of a run, each a directory <run>/checkpoints/step-00000120.
 // A checkpoint is written and flushed under a temporary name and then renamed: whenever the process is killed or the
 // power fails, what stands under such a name is complete.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "framework/core/tensor.h"
 #include "framework/nn/module.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/parameter_arena.h"
+#include "framework/train/checkpoint_format.h"
 
 namespace lockstep {
-
-struct NamedTensor {
-  std::string name;
-  Tensor value;
-};
-
-// What a resume goes by, beside the tensors. The place in the data follows from `step`, every random draw from `seed`
-// and `step`.
-struct CheckpointInfo {
-  std::int64_t step = 0;  // optimizer steps since the start of training
-  std::uint64_t seed = 0;
-  std::string model = {};                  // as the command names it
-  std::string data = {};                   // the training set, to notice that it is another one
-  std::int64_t data_size = 0;              // its samples
-  std::int64_t global_batch = 0;           // samples of one step
-  int world_size = 1;                      // for information: any number of ranks may go on
-  std::optional<double> best_metric = {};  // the best validation result so far, where one was taken
-
-  bool operator==(const CheckpointInfo&) const = default;
-};
 
 // Master parameters and buffers under their names. Taken anew after the parameters moved into an arena.
 std::vector<NamedTensor> model_tensors(Module& model);
