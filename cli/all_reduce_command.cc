@@ -138,7 +138,11 @@ void check(const AllReduceArguments& arguments) {
          arguments.warmup.value_or(0));
   const int factor = arguments.step_factor.value_or(2);
   expect(factor >= 1 && factor <= kMostFactor, "-f: expected from 1 to {}, got {}", kMostFactor, factor);
-  if (!arguments.model.empty()) expect_known("model", arguments.model, model_names());
+  expect(!arguments.step_bytes || !arguments.step_factor, "-i, -f: expected one of them, got both");
+  if (arguments.model.empty()) return;
+  expect_known("model", arguments.model, model_names());
+  expect(!arguments.min_bytes && !arguments.max_bytes && !arguments.step_bytes && !arguments.step_factor,
+         "--model {}: expected none of -b, -e, -i, -f, since the model says which sizes there are", arguments.model);
 }
 
 std::string device_text(const ProcessGroup& group) {
@@ -233,7 +237,9 @@ std::function<int(char** argv)> add_all_reduce_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("all-reduce", "Times all-reduces: the flags and columns of nccl-tests");
   auto arguments = std::make_shared<AllReduceArguments>();
   add_options(*command, *arguments);
-  command->add_option("-g,--ngpus", arguments->device.ranks, "the same as --ranks")->check(whole_value<int>);
+  command->add_option("-g,--ngpus", arguments->device.ranks, "the same as --ranks")
+      ->check(whole_value<int>)
+      ->excludes("--ranks");
   command->add_option("--json", arguments->json, "write the table to this file")->check(whole_value<std::string>);
 
   return [arguments](char** argv) {

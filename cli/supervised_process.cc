@@ -18,17 +18,13 @@ namespace {
 
 std::atomic<pid_t> supervised{-1};
 
-void pass_on(int signal) {
-  if (const pid_t pid = supervised; pid > 0) ::kill(pid, signal);
+// Of signals that another process sent: those of the terminal reach the program by themselves.
+void pass_on(int signal, siginfo_t* info, void* /*context*/) {
+  if (const pid_t pid = supervised; pid > 0 && info->si_code <= 0) ::kill(pid, signal);
 }
 
-// What is done to them while a program runs. Ignored SIGCHLD, which may be inherited, would lose its exit code.
-struct Handling {
-  int signal;
-  void (*handler)(int);
-};
-const std::array<Handling, 5> kHandling{
-    {{SIGINT, SIG_IGN}, {SIGQUIT, SIG_IGN}, {SIGTERM, pass_on}, {SIGHUP, pass_on}, {SIGCHLD, SIG_DFL}}};
+// What is handled while a program runs. Ignored SIGCHLD, which may be inherited, would lose its exit code.
+constexpr std::array kHandled{SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
 
 // 0 where there is none.
 unsigned parent_of(unsigned pid) {
@@ -53,10 +49,13 @@ SupervisedProcess::SupervisedProcess(const std::vector<std::string>& command, Ki
   sigset_t mask;
   sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, &mask);  // until it is known whom to pass them to
-  for (std::size_t i = 0; i < kHandling.size(); ++i) {
+  for (std::size_t i = 0; i < kHandled.size(); ++i) {
     struct sigaction action {};
-    action.sa_handler = kHandling[i].handler;
-    ::sigaction(kHandling[i].signal, &action, &previous_[i]);
+    if (kHandled[i] != SIGCHLD) {
+      action.sa_sigaction = pass_on;
+      action.sa_flags = SA_SIGINFO;
+    }
+    ::sigaction(kHandled[i], &action, &previous_[i]);
   }
   const pid_t parent = ::getpid();
   pid_ = ::fork();
@@ -73,7 +72,7 @@ SupervisedProcess::SupervisedProcess(const std::vector<std::string>& command, Ki
 
 // Between fork and exec, where other threads may have held any lock: nothing here allocates.
 void SupervisedProcess::become(char* const* argv, Kind kind, pid_t parent, const sigset_t& mask, int failure_fd) const {
-  for (std::size_t i = 0; i < kHandling.size(); ++i) ::sigaction(kHandling[i].signal, &previous_[i], nullptr);
+  for (std::size_t i = 0; i < kHandled.size(); ++i) ::sigaction(kHandled[i], &previous_[i], nullptr);
   if (kind == Kind::helper) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it died before the line above
@@ -95,7 +94,7 @@ SupervisedProcess::~SupervisedProcess() {
 
 void SupervisedProcess::restore_signals() {
   supervised = pid_ = -1;
-  for (std::size_t i = 0; i < kHandling.size(); ++i) ::sigaction(kHandling[i].signal, &previous_[i], nullptr);
+  for (std::size_t i = 0; i < kHandled.size(); ++i) ::sigaction(kHandled[i], &previous_[i], nullptr);
 }
 
 int SupervisedProcess::wait(std::chrono::seconds limit) {

@@ -20,8 +20,8 @@ class SupervisedProcess {
   };
 
   // Starts `command` with this process's environment, input and outputs. What outlives its own parent becomes this
-  // process's child. Until the end of wait() SIGTERM and SIGHUP to this process are passed on to it, and those of the
-  // keyboard, which reach it by themselves, are ignored here. Throws std::invalid_argument where it cannot be started.
+  // process's child. Until the end of wait() SIGINT, SIGQUIT, SIGTERM and SIGHUP that this process is sent are passed
+  // on to it; those of the terminal reach it by themselves. Throws std::invalid_argument where it cannot be started.
   explicit SupervisedProcess(const std::vector<std::string>& command, Kind kind = Kind::guest);
   // Kills what is left of it.
   ~SupervisedProcess();

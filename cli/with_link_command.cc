@@ -119,7 +119,12 @@ int run(const WithLinkArguments& arguments) {
                                 {"link", to_json(policy)},
                                 {"proof", to_json(proof)}};
     if (!log.empty()) json["nccl"] = {{"version", log.version}, {"connections", log.to_string()}};
-    write_json_file("--json", arguments.json, json);
+    try {
+      write_json_file("--json", arguments.json, json);
+    } catch (const Error& error) {
+      if (code == 0) throw;
+      fmt::print(stderr, "lockstep with-link: {}\n", error.what());  // the program's failure comes first
+    }
   }
   if (code != 0) return code;
   const bool insufficient =

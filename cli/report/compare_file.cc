@@ -217,7 +217,8 @@ ClaimEvidence evidence_of(const CompareFile& file) {
     }
     if (nvlink == nullptr || staged == nullptr || nvlink == staged) continue;
     const Figured& speedup = *figures.speedup;
-    Estimate gain{speedup.value, speedup.low.value_or(0), speedup.high.value_or(0)};
+    if (!speedup.low || !speedup.high) continue;  // one run each: no evidence
+    Estimate gain{speedup.value, *speedup.low, *speedup.high};
     if (nvlink != figures.arms.data()) {  // how many times faster NVLink is, not staging
       const auto inverse = [](double ratio) { return ratio > 0 ? 1 / ratio : 0.0; };
       gain = {inverse(gain.value), inverse(gain.high), inverse(gain.low)};

@@ -12,7 +12,7 @@ namespace {
 std::string escape(const std::string& text) {
   std::string escaped;
   for (const char c : printable(text)) {
-    if (std::string_view("\\`*_[]<>|&#").find(c) != std::string_view::npos) escaped += '\\';
+    if (std::string_view("\\`~*_[]<>|&#").find(c) != std::string_view::npos) escaped += '\\';
     escaped += c;
   }
   return escaped;

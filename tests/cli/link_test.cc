@@ -233,6 +233,18 @@ TEST(WithLink, AFullDiskLeavesTheEarlierResult) {
   EXPECT_EQ(read_json(file)["command"][1], "first");
 }
 
+TEST(WithLink, TheProgramsFailureIsNotLostWhereTheResultIs) {
+  const TemporaryDirectory files;
+  for (const int code : {0, 7}) {
+    const std::string folder = files / std::to_string(code);
+    std::filesystem::create_directory(folder);
+    const CommandResult result = run_command("with-link auto --json " + folder + "/proof.json -- sh -c 'rm -r " +
+                                             folder + "; exit " + std::to_string(code) + "'");
+    EXPECT_EQ(result.code, code == 0 ? 1 : code) << result.err;
+    EXPECT_TRUE(contains(result.err, "proof.json: cannot be written")) << result.err;
+  }
+}
+
 TEST(WithLink, WhatIsNoFileIsWrittenTo) {
   const CommandResult result = run_command("with-link auto --json /dev/stdout -- true");
   EXPECT_EQ(result.code, 0) << result.err;
@@ -302,10 +314,12 @@ TEST(WithLink, ContradictionsStartNothing) {
 
 TEST(WithLink, SignalsReachTheProgram) {
   EXPECT_EQ(with_link("auto", "kill -KILL $$").code, 128 + SIGKILL);
-  // SIGTERM to the command ends the program, whose code it then has.
-  const CommandResult result =
-      run_gpu_command("with-link auto -- sh -c 'trap \"exit 9\" TERM; kill -TERM $PPID; while :; do sleep 0.05; done'");
-  EXPECT_EQ(result.code, 9) << result.err;
+  // What is sent to the command ends the program, whose code it then has.
+  for (const std::string signal : {"INT", "QUIT", "TERM", "HUP"}) {
+    const CommandResult result = run_gpu_command("with-link auto -- bash -c 'trap \"exit 9\" " + signal + "; kill -" +
+                                                 signal + " $PPID; for i in {1..100}; do sleep 0.05; done'");
+    EXPECT_EQ(result.code, 9) << signal << ": " << result.err;
+  }
 }
 
 TEST(WithLink, TheExitCodeIsNotLostWhereChildrenAreIgnored) {

@@ -168,6 +168,8 @@ TEST(Report, NothingBreaksOutOfThePage) {
   ASSERT_EQ(made.result.code, 0) << made.result.err;
   EXPECT_FALSE(contains(made.html, "<script"));
   EXPECT_FALSE(contains(made.html, "\x01"));
+  comparison["cases"][0]["conclusion"] = "~~~ a fence";
+  EXPECT_TRUE(contains(report(comparison).markdown, "\\~\\~\\~ a fence"));
   EXPECT_FALSE(contains(made.markdown, "\r"));
   EXPECT_GT(
       all(made.html, "(&lt;/td&gt;&lt;script&gt;alert\\(&quot;x&quot;\\)&lt;/script&gt; &amp; &#39;one&#39;)").size(),
