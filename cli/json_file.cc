@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <system_error>
 
 #include "cli/output_files.h"
@@ -33,7 +34,13 @@ nlohmann::ordered_json read_json_file(const std::string& option, const std::stri
     too_deep = too_deep || depth > kDeepest;
     return !too_deep;
   };
-  auto json = nlohmann::ordered_json::parse(stream, keep, /*allow_exceptions=*/false);
+  nlohmann::ordered_json json;
+  try {
+    json = nlohmann::ordered_json::parse(stream, keep);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw std::invalid_argument(fmt::format("{} {}: expected a JSON object, found {} at byte {}", option, file,
+                                            stream.eof() ? "the end of the file" : "something else", error.byte));
+  }
   expect(!too_deep, "{} {}: expected JSON of at most {} levels, found more", option, file, kDeepest);
   expect(json.is_object(), "{} {}: expected a JSON object, found something else", option, file);
   return json;

@@ -15,8 +15,14 @@ const char* mode_of(DiskFile::Access access) { return access == DiskFile::Access
 
 }  // namespace
 
-DiskFile::DiskFile(std::filesystem::path path, Access access)
-    : path_(std::move(path)), file_(std::fopen(path_.c_str(), mode_of(access)), &std::fclose) {
+void expect_no_special_file(const std::filesystem::path& path) {
+  std::error_code ignored;  // what cannot be looked at cannot be opened either
+  if (std::filesystem::is_other(path, ignored)) reject_file(path, "expected a file, found something else");
+}
+
+DiskFile::DiskFile(std::filesystem::path path, Access access) : path_(std::move(path)), file_(nullptr, &std::fclose) {
+  if (access == Access::read) expect_no_special_file(path_);
+  file_.reset(std::fopen(path_.c_str(), mode_of(access)));
   if (!file_) fail("open");
 }
 

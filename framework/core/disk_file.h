@@ -19,7 +19,11 @@ template <class... Args>
   throw std::invalid_argument(file.string() + ": " + fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Also a directory, which can be flushed only. Throws Error, with the reason of the system, where the disk fails.
+// Throws std::invalid_argument where a pipe, a device or a socket has this name: to open it could wait for ever.
+void expect_no_special_file(const std::filesystem::path& path);
+
+// Also a directory, which can be flushed only. Reads no special file. Throws Error, with the reason of the system,
+// where the disk fails.
 class DiskFile {
  public:
   enum class Access : std::uint8_t { read, write_new };

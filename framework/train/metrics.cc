@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "framework/core/disk_file.h"
 #include "framework/core/error.h"
 #include "framework/core/replace_file.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 // Lines that are no JSON (a line cut short by a crash) are left behind with what follows them.
 std::string lines_up_to(const std::filesystem::path& file, std::int64_t step) {
+  expect_no_special_file(file);
   std::string kept;
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {

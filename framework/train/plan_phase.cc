@@ -8,6 +8,7 @@
 #include <string>
 
 #include "framework/core/context.h"
+#include "framework/core/disk_file.h"
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
 #include "framework/core/replace_file.h"
@@ -58,6 +59,7 @@ void plan_together(ProcessGroup& group, const std::function<void()>& work) {
 }
 
 void use_plans(const std::filesystem::path& file) {
+  expect_no_special_file(file);
   std::ifstream stream(file);
   const std::string record{std::istreambuf_iterator<char>(stream), {}};
   if (!on_gpu() || !record.starts_with(header())) return;

@@ -141,6 +141,22 @@ TEST(WrongInput, JsonThatIsNoFileOrTooDeep) {
   }
 }
 
+TEST(WrongInput, PipesWhereFilesOfARunShouldBe) {
+  const TemporaryDirectory directory;
+  const std::string run = directory / "run";
+  const std::string limited = "timeout 20 env";  // it must not wait for a writer
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --batch-per-rank 2 --steps 1 --out " + run).code, 0);
+  const std::string checkpoint = run + "/checkpoints/step-00000001/";
+  for (const std::string& file : {run + "/metrics.jsonl", checkpoint + "tensors.bin", checkpoint + "manifest.json"}) {
+    std::filesystem::rename(file, directory / "kept");
+    ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+    const CommandResult result = run_command("train mlp --steps 2 --resume " + run, "", limited);
+    EXPECT_EQ(result.code, 2) << file << ": " << result.err;
+    std::filesystem::remove(file);
+    std::filesystem::rename(directory / "kept", file);
+  }
+}
+
 TEST(WrongInput, ADirectoryThatCannotBeWrittenTo) {
   const TemporaryDirectory directory;
   std::ofstream(directory / "file") << "something";

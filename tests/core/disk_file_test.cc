@@ -1,6 +1,7 @@
 #include "framework/core/disk_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <stdexcept>
@@ -45,6 +46,10 @@ TEST(DiskFile, SaysWhatIsWrong) {
   EXPECT_EQ(thrown_by<std::invalid_argument>([&] { DiskFile(path, Access::read).read(part.data(), 3, 1); }),
             path.string() + ": expected 3 bytes at offset 1, found the end of the file");
   EXPECT_THROW(DiskFile(directory.path(), Access::read).read(part.data(), 1, 0), Error) << "no bytes in a directory";
+  const std::filesystem::path pipe = directory.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(thrown_by<std::invalid_argument>([&] { DiskFile(pipe, Access::read); }),
+            pipe.string() + ": expected a file, found something else");
 }
 
 }  // namespace
