@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 
 #include "cli/output_files.h"
@@ -37,9 +38,10 @@ nlohmann::ordered_json read_json_file(const std::string& option, const std::stri
   nlohmann::ordered_json json;
   try {
     json = nlohmann::ordered_json::parse(stream, keep);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw std::invalid_argument(fmt::format("{} {}: expected a JSON object, found {} at byte {}", option, file,
-                                            stream.eof() ? "the end of the file" : "something else", error.byte));
+  } catch (const nlohmann::json::exception& error) {
+    const bool ended = std::string_view(error.what()).find("unexpected end of input") != std::string_view::npos;
+    throw std::invalid_argument(fmt::format("{} {}: expected a JSON object, found {}", option, file,
+                                            ended ? "the end of the file" : "something else"));
   }
   expect(!too_deep, "{} {}: expected JSON of at most {} levels, found more", option, file, kDeepest);
   expect(json.is_object(), "{} {}: expected a JSON object, found something else", option, file);

@@ -112,6 +112,8 @@ int run(const WithLinkArguments& arguments) {
   for (const LinkTraffic& gpu : proof.gpus) fmt::print(stderr, "lockstep with-link: {}\n", describe(gpu));
   if (!log.empty()) fmt::print(stderr, "lockstep with-link: NCCL {}: {}\n", log.version, log.to_string());
   fmt::print(stderr, "lockstep with-link: {:.2f} s, exit code {}; {}\n", seconds, code, describe(policy, proof));
+  const bool insufficient =
+      proof.verdict == Verdict::contradicted || (proof.verdict == Verdict::unproven && arguments.link.require_proof);
   if (!arguments.json.empty()) {
     nlohmann::ordered_json json{{"command", arguments.command},
                                 {"exit_code", code},
@@ -122,13 +124,11 @@ int run(const WithLinkArguments& arguments) {
     try {
       write_json_file("--json", arguments.json, json);
     } catch (const Error& error) {
-      if (code == 0) throw;
-      fmt::print(stderr, "lockstep with-link: {}\n", error.what());  // the program's failure comes first
+      if (code == 0 && !insufficient) throw;
+      fmt::print(stderr, "lockstep with-link: {}\n", error.what());  // the program's failure and the verdict come first
     }
   }
   if (code != 0) return code;
-  const bool insufficient =
-      proof.verdict == Verdict::contradicted || (proof.verdict == Verdict::unproven && arguments.link.require_proof);
   return insufficient ? kContradicted : 0;
 }
 

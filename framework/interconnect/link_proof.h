@@ -44,7 +44,7 @@ ProbeConditions probe_conditions(const NcclSettings& settings);
 // For all-reduces of large buffers and nothing else between the readings. nvlink: each GPU's NVLink bytes are within 2
 // % of `wire_bytes`. pcie, net: at most 1 %; a counter that stands still could be one that never moves, and takes
 // NCCL's own word (LinkTraffic::nccl_avoids_nvlink) or nine tenths of the bytes seen on PCIe besides. The bytes of PCIe
-// contradict where they tell another story: half of `wire_bytes` beside NVLink's, or less than half in either direction
+// contradict where they tell another story: half of `wire_bytes` beside NVLink's, or less than half in both directions
 // without it (but for a still counter with NCCL's word: unproven). automatic is never contradicted. Unproven: another
 // process on a GPU, a counter that cannot be read, went back or counted more than there was; under `conditions` other
 // amounts are unproven too, and flags are allowed for.

@@ -265,8 +265,10 @@ TEST(Report, FilesThatAreNoComparisonAreRefusedInALine) {
     expect_one_line(result.err, parts);
   };
   refused("", {"it.json", "expected a JSON object"});
-  refused("{\"arms\": [", {"it.json", "expected a JSON object", "the end of the file at byte 11"});
-  refused("{\"arms\": [}]}", {"it.json", "expected a JSON object", "something else at byte 11"});
+  refused("{\"arms\": [", {"it.json", "expected a JSON object", "the end of the file"});
+  refused("{\"arms\": [}]}", {"it.json", "expected a JSON object", "something else"});
+  refused("{\"arms\": [1]}5", {"it.json", "expected a JSON object", "something else"});
+  refused("{\"arms\": 1e999}", {"it.json", "expected a JSON object", "something else"});
   refused("[1, 2]", {"it.json", "expected a JSON object"});
   refused("{\"arms\": 5}", {"it.json", "found no comparison of two links in it"});
   refused("{\"cases\": [{\"arms\": []}, 7]}", {"it.json", "found no comparison of two links in it"});
