@@ -245,7 +245,8 @@ LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus) {
                   : sums.pcie_least > 0 ? fmt::format("at least {} and at most ", gigabytes(sums.pcie_least))
                                         : "at most ",
                   gigabytes(sums.pcie_most));
-  if (most < kLeastTraining) return decide(Verdict::unproven, seen + ": too little to tell");
+  const bool vouched = !wants_nvlink && nvlink == 0 && sums.nccl_avoids_nvlink;  // needs no bytes to have moved
+  if (most < kLeastTraining && !vouched) return decide(Verdict::unproven, seen + ": too little to tell");
   if (nvlink > kNothing * most) {
     if (mode == LinkMode::pcie || mode == LinkMode::net) return decide(Verdict::contradicted, seen);
     if (nvlink > sums.pcie_most) return decide(Verdict::proven, seen, true);

@@ -63,7 +63,7 @@ LinkProof judge_training(const LinkProof& probe, double wire_bytes, std::vector<
 // nvlink: proven where NVLink carried more than PCIe; contradicted where it carried next to nothing and NCCL's own word
 // is that it avoids it: PCIe also carries what the program reads. Unproven also where it moved less than 64 MiB, and
 // for pcie and net where the NVLink counters stand still without NCCL's word (LinkTraffic::nccl_avoids_nvlink); with it
-// no bytes of PCIe are needed.
+// no bytes need to have moved.
 LinkProof judge_program(LinkMode mode, std::vector<LinkTraffic> gpus);
 
 }  // namespace lockstep
