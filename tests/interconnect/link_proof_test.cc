@@ -342,6 +342,7 @@ TEST(LinkProof, AProgramIsJudgedByTheShares) {
     EXPECT_EQ(judge_program(mode, {avoiding_nvlink(gpu(0, 1)), gpu(0, 1)}).verdict, Verdict::unproven);
     // Still counters of NVLink and NCCL's word need no bytes of PCIe, which may have been read too late.
     EXPECT_EQ(program(mode, avoiding_nvlink(gpu(0, -1))), Verdict::proven);
+    EXPECT_EQ(program(mode, avoiding_nvlink(gpu(0, 0.001))), Verdict::proven);  // to read them changes nothing
     EXPECT_EQ(judge_program(mode, {avoiding_nvlink(gpu(0, -1)), gpu(0, -1)}).verdict, Verdict::unproven);
     EXPECT_EQ(program(mode, avoiding_nvlink(gpu(0.001, -1))), Verdict::unproven);
     EXPECT_EQ(program(mode, with_gaps(0.001, 1, 3)), Verdict::proven);
