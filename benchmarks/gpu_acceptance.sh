@@ -64,8 +64,7 @@ sanitizers() {
   sanitized memcheck 120 "${step[@]}" --model lenet
   sanitized memcheck 240 "${step[@]}" --batch-per-rank 2 --precision bf16 --model vgg16
   sanitized initcheck 120 "${step[@]}" --precision bf16 --model lenet
-  # cuDNN's own data gradients have hazards inside them; optimizers share no memory, and their tests are long. Of linear
-  # kernels with clusters the tool warns where a barrier is set up: that is done by a warp as a whole, for one thread.
+  # cuDNN's own data gradients have hazards inside them; optimizers share no memory, and their tests are long.
   sanitized racecheck 300 "$folder/kernels_test" \
     --gtest_filter='*Gpu*-GpuConv2d.EveryPlanOfCudnnAgrees:GpuKernels.Sgd:GpuKernels.AdamW'
 }

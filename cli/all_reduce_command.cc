@@ -157,7 +157,7 @@ std::string device_text(const ProcessGroup& group) {
 // Peak and sharing of the link that carries the ranks' bytes, as far as it is known which that is. Collective.
 void describe_link(SweepDescription& sweep, const LinkProof& proof, ProcessGroup& group) {
   if constexpr (kernels::kHasCuda) {
-    const std::vector<std::string> gpus = gather_uuids(group, selected_gpu().uuid);
+    const std::vector<std::string> gpus = gather_texts(group, selected_gpu().uuid);
     if (proof.mode == LinkMode::automatic && proof.verdict != Verdict::proven) return;
     const Topology topology = read_topology();
     const double nvlink_peak = topology.nvlink_peak_gb_s(gpus);

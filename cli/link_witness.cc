@@ -37,8 +37,9 @@ LinkProof probe(LinkMode mode, World& world) {
   if (!world.environment().single_host()) return unproven("the ranks are on several hosts");
   const auto counters = counters_of_own_gpu(world.group(), /*pcie=*/true);
   if (!counters) return unproven("the ranks are on CPUs, whose bytes take no link between GPUs");
-  LinkProof proof =
-      probe_link(mode, world.group(), *counters, {.nccl_avoids_nvlink = [] { return own_nccl_log().avoids_nvlink(); }});
+  LinkProof proof = probe_link(mode, world.group(), *counters,
+                               {.nccl_avoids_nvlink = [] { return own_nccl_log().avoids_nvlink(); },
+                                .conditions = probe_conditions(NcclSettings::of_process())});
   if (proof.verdict == Verdict::contradicted && mode == LinkMode::nvlink) {
     const std::string unlinked = read_topology().unlinked_pairs();
     if (!unlinked.empty()) proof.reason += "; NVLink does not join GPUs " + unlinked;

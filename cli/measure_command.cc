@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -40,10 +39,12 @@ std::string device_name() {
   return "CPU";
 }
 
-// Of each all-reduce of a step.
-std::vector<std::int64_t> reduced_bytes(const ParameterArena& arena, Overlap overlap) {
+// Of each all-reduce of a step with this overlap.
+std::vector<std::int64_t> all_reduce_bytes(TrainStep& step, Overlap overlap) {
   std::vector<std::int64_t> bytes;
-  for (const auto& range : reduced_ranges(arena, overlap)) bytes.push_back(slice(arena.grads(), range).view().bytes());
+  for (const auto& range : reduced_ranges(step.arena(), overlap)) {
+    bytes.push_back(range.count * dtype_bytes(step.wire_dtype()));
+  }
   return bytes;
 }
 
@@ -142,16 +143,13 @@ class Measurement {
     {
       const Training training(arguments_, world_.rank(), group, left_out, false);
       const StepCount count{.warmup = arguments_.warmup, .timed = arguments_.steps};
-      json_["buckets"] = reduced_bytes(training.step->arena(), Overlap::on);
-      const std::vector<std::int64_t> reduced =
-          reduced_bytes(training.step->arena(), step_options(arguments_.workload.step).buckets.overlap);
-      json_["all_reduces"] = reduced;
+      json_["buckets"] = all_reduce_bytes(*training.step, Overlap::on);
+      json_["all_reduces"] = all_reduce_bytes(*training.step, step_options(arguments_.workload.step).buckets.overlap);
       if (!left_out) witness_->begin();
       json_[left_out ? "alone_ms" : "step_ms"] =
           time_steps(*training.step, training.workload.batch(), world_.group(), count);
       if (!left_out) {
-        const std::int64_t step_bytes = std::accumulate(reduced.begin(), reduced.end(), std::int64_t{0});
-        const auto bytes = static_cast<double>((count.warmup + count.timed) * step_bytes);
+        const auto bytes = static_cast<double>((count.warmup + count.timed) * training.step->reduced_bytes());
         training_ = witness_->end(all_reduce_wire_bytes(bytes, world_.size()));
         json_["training"] = to_json(*training_);
       }

@@ -53,7 +53,7 @@ SupervisedProcess::SupervisedProcess(const std::vector<std::string>& command, Ki
     struct sigaction action {};
     if (kHandled[i] != SIGCHLD) {
       action.sa_sigaction = pass_on;
-      action.sa_flags = SA_SIGINFO;
+      action.sa_flags = SA_SIGINFO | SA_RESTART;
     }
     ::sigaction(kHandled[i], &action, &previous_[i]);
   }

@@ -21,7 +21,8 @@ class SupervisedProcess {
 
   // Starts `command` with this process's environment, input and outputs. What outlives its own parent becomes this
   // process's child. Until the end of wait() SIGINT, SIGQUIT, SIGTERM and SIGHUP that this process is sent are passed
-  // on to it; those of the terminal reach it by themselves. Throws std::invalid_argument where it cannot be started.
+  // on to it; those of the terminal reach it by themselves, and one that another process sends to the whole process
+  // group reaches it twice. Throws std::invalid_argument where it cannot be started.
   explicit SupervisedProcess(const std::vector<std::string>& command, Kind kind = Kind::guest);
   // Kills what is left of it.
   ~SupervisedProcess();

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 
 namespace lockstep {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 const char* mode_of(DiskFile::Access access) { return access == DiskFile::Access::read ? "rbe" : "wbxe"; }
 
 }  // namespace
-
-void expect_no_special_file(const std::filesystem::path& path) {
-  std::error_code ignored;  // what cannot be looked at cannot be opened either
-  if (std::filesystem::is_other(path, ignored)) reject_file(path, "expected a file, found something else");
-}
 
 DiskFile::DiskFile(std::filesystem::path path, Access access) : path_(std::move(path)), file_(nullptr, &std::fclose) {
   if (access == Access::read) expect_no_special_file(path_);

@@ -1,26 +1,13 @@
 // A file whose bytes are on the disk, and not only in the system's memory, once sync() has returned.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace lockstep {
-
-// Throws std::invalid_argument "<file>: <text>": it is not what was expected.
-template <class... Args>
-[[noreturn]] void reject_file(const std::filesystem::path& file, fmt::format_string<Args...> text, Args&&... args) {
-  throw std::invalid_argument(file.string() + ": " + fmt::format(text, std::forward<Args>(args)...));
-}
-
-// Throws std::invalid_argument where a pipe, a device or a socket has this name: to open it could wait for ever.
-void expect_no_special_file(const std::filesystem::path& path);
 
 // Also a directory, which can be flushed only. Reads no special file. Throws Error, with the reason of the system,
 // where the disk fails.

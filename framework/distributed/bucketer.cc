@@ -138,7 +138,7 @@ void Bucketer::wait(std::size_t bucket) {
 std::int64_t Bucketer::reduced_bytes() const {
   std::int64_t count = 0;
   for (const Range& range : reduced_ranges(arena_, options_.overlap)) count += range.count;
-  return count * dtype_bytes((wire_.defined() ? wire_ : arena_.grads()).dtype());
+  return count * dtype_bytes(wire_dtype());
 }
 
 void Bucketer::finish() {

@@ -64,6 +64,8 @@ class Bucketer final : public GradientSink {
   // flush(), then wait() for every bucket.
   void finish();
 
+  // What gradients are all-reduced as.
+  DType wire_dtype() const { return (wire_.defined() ? wire_ : arena_.grads()).dtype(); }
   // What this rank gives to the all-reduces of a step.
   std::int64_t reduced_bytes() const;
 

@@ -257,6 +257,7 @@ class NcclGroup final : public ProcessGroup {
       if (is_capturing(compute_stream())) {
         // The capture fails and not the group: nothing of it has run, and its caller may go on without a graph.
         work->withdraw();
+        --sequence_;
         throw;
       }
       watchdog_->fail(

@@ -104,13 +104,15 @@ class PcieCounters {
   UnwrappedCounter received_{most_pcie_bytes_per_s(nvml_, gpu_)};
 };
 
+constexpr int kUrgent = -10;  // a thread that must not be late; where the system allows it
+
 // Calls `look` every `period` from a thread of its own, at once and at the end.
 class Watch {
  public:
-  Watch(std::chrono::milliseconds period, std::function<void()> look) : look_(std::move(look)) {
+  Watch(std::chrono::milliseconds period, int niceness, std::function<void()> look) : look_(std::move(look)) {
     look_();
-    thread_ = std::thread([this, period] {
-      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), -10);  // it must not be late; where that is allowed
+    thread_ = std::thread([this, period, niceness] {
+      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), niceness);
       std::unique_lock lock(mutex_);
       while (!stopped_.wait_for(lock, period, [this] { return stop_; })) look_();
     });
@@ -148,17 +150,19 @@ class NvmlLinkCounters final : public LinkCounters {
   }
 
   void start() override {
+    looking_.reset();
+    sampling_.reset();
     active_ = any_active_link();
     disturbance_.clear();
-    looking_.emplace(kLookPeriod, [this] {
+    looking_.emplace(kLookPeriod, 0, [this] {
       if (disturbance_.empty()) disturbance_ = find_disturbance();
     });
     pcie_.reset();
     started_at_ = Clock::now();
     if (options_.pcie) {
       pcie_.emplace(*nvml_, gpu_);
-      sampling_.emplace(kPciePeriod,
-                        [this] { pcie_->sample(); });  // by itself: to list processes takes the driver time
+      // By itself: to list processes takes the driver time.
+      sampling_.emplace(kPciePeriod, kUrgent, [this] { pcie_->sample(); });
     }
     sent_before_ = sent_.sum();
     received_before_ = received_.sum();

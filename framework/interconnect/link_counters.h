@@ -33,7 +33,7 @@ struct LinkTraffic {
 class LinkCounters {
  public:
   virtual ~LinkCounters() = default;
-  virtual void start() = 0;
+  virtual void start() = 0;  // again: from then on
   virtual LinkTraffic stop() = 0;
 };
 

@@ -53,15 +53,22 @@ std::vector<T> gather(ProcessGroup& group, const T& mine) {
   return all;
 }
 
+// The first rank's that has one.
+std::string any_text(ProcessGroup& group, const std::string& text) {
+  const std::vector<std::string> all = gather_texts(group, text);
+  const auto found = std::find_if(all.begin(), all.end(), [](const std::string& of_rank) { return !of_rank.empty(); });
+  return found == all.end() ? std::string() : *found;
+}
+
 }  // namespace
 
 std::vector<unsigned> gather_processes(ProcessGroup& group) { return gather(group, static_cast<unsigned>(::getpid())); }
 
-std::vector<std::string> gather_uuids(ProcessGroup& group, const std::string& uuid) {
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
   std::array<char, kTextBytes> mine;
-  put_text(mine, uuid);
+  put_text(mine, text);
   std::vector<std::string> all;
-  for (const auto& text : gather(group, mine)) all.emplace_back(text.data());
+  for (const auto& of_rank : gather(group, mine)) all.emplace_back(of_rank.data());
   return all;
 }
 
@@ -119,9 +126,11 @@ LinkProof probe_link(LinkMode mode, ProcessGroup& group, LinkCounters& counters,
   LinkTraffic mine = counters.stop();
   mine.nccl_avoids_nvlink = options.nccl_avoids_nvlink && options.nccl_avoids_nvlink();
   const std::vector<LinkTraffic> ranks = gather_traffic(group, mine);
+  const ProbeConditions conditions{.other_amounts = any_text(group, options.conditions.other_amounts),
+                                   .flagged = any_text(group, options.conditions.flagged)};
   allocator.trim(pool);
   const double wire_bytes = options.repeats * all_reduce_wire_bytes(static_cast<double>(options.bytes), group.size());
-  return judge_probe(mode, wire_bytes, ranks, probe_conditions(NcclSettings::of_process()));
+  return judge_probe(mode, wire_bytes, ranks, conditions);
 }
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@ struct ProbeOptions {
   int repeats = 4;
   // Whether NCCL's own log shows this rank's connections, none of which can take NVLink. Asked once they are made.
   std::function<bool()> nccl_avoids_nvlink;
+  ProbeConditions conditions;  // of this rank's NCCL; what one rank does otherwise, the whole ring may
 };
 
 // Collective, in the current context: reduces `repeats` buffers of `bytes` (f32) over the group after one to warm up,
@@ -23,9 +24,9 @@ struct ProbeOptions {
 // back to the device. A world of one rank has no link: unproven.
 LinkProof probe_link(LinkMode mode, ProcessGroup& group, LinkCounters& counters, const ProbeOptions& options = {});
 
-// Collective: every rank's process id, the UUID of its GPU, and what its counters say, in rank order.
+// Collective: every rank's process id, its text (of which 159 bytes arrive), and what its counters say, in rank order.
 std::vector<unsigned> gather_processes(ProcessGroup& group);
-std::vector<std::string> gather_uuids(ProcessGroup& group, const std::string& uuid);
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text);
 std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& traffic);
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 
 #include "framework/core/disk_file.h"
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 
 namespace lockstep {
 namespace {

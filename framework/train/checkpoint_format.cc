@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "framework/core/disk_file.h"
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/replace_file.h"
 
 namespace lockstep {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "framework/core/context.h"
-#include "framework/core/disk_file.h"
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
+#include "framework/core/input_file.h"
 #include "framework/core/replace_file.h"
 #include "framework/core/version.h"
 #include "framework/distributed/agreement.h"

@@ -205,7 +205,7 @@ void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
   if (wants_graph_ && !captured()) capture();
 }
 
-// Adds the loss, times its share, to that of the step.
+// Adds the loss, times its share, to loss_; one that is that of the step is reported as it is.
 Tensor TrainStep::forward(bool first) {
   const ProfileRange range("forward");
   const Tensor loss = loss_function_(input_);

@@ -86,6 +86,7 @@ class TrainStep {
   StepTimeline timeline() const { return recorder_->timeline(); }
   // See Bucketer.
   std::int64_t reduced_bytes() const { return bucketer_->reduced_bytes(); }
+  DType wire_dtype() const { return bucketer_->wire_dtype(); }
   // Whether steps are replayed from now on.
   bool captured() const { return graphs_ != nullptr; }
 
@@ -133,7 +134,7 @@ class TrainStep {
   std::shared_ptr<StepRecorder> recorder_;  // shared with hang reports
   std::optional<Bucketer> bucketer_;
   Work loss_reduced_;
-  Tensor loss_;  // scalar: the mean over the global batch, summed up over micro-steps and ranks
+  Tensor loss_;  // scalar: the mean over the global batch, summed up over micro-steps and ranks where there are several
   Tensor seed_;  // of backward: share()
 
   // GPU: where buckets are finished while backward goes on, and the marks between that stream and the compute stream.

@@ -8,19 +8,18 @@
 namespace lockstep::kernels::cuda {
 
 // What the blocks of a cluster send each other, once in a kernel: it lies at the same place in the shared memory of
-// each. A barrier counts the bytes that have come, so that nobody waits for more than for what is sent to it.
+// each. A barrier counts the bytes that have come, so that nobody waits for more than for what is sent to it; they may
+// come before the receiver says how many it waits for.
 template <int kFloats>
 struct alignas(16) Mailbox {
   float content[kFloats];
   std::uint64_t barrier;
 
-  // By all threads, first of all: how many bytes this block will get.
-  __device__ void open(unsigned bytes) {
+  // By all threads, first of all.
+  __device__ void open() {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) {
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&barrier)) : "memory");
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
-                   : "memory");
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();
@@ -60,9 +59,13 @@ struct alignas(16) Mailbox {
 #endif
   }
 
-  // By every thread that reads: until all has come.
-  __device__ void wait() const {
+  // By all threads: until so many bytes have come.
+  __device__ void wait(unsigned bytes) const {
 #if __CUDA_ARCH__ >= 900
+    if (threadIdx.x == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
+                   : "memory");
+    }
     std::uint32_t complete = 0;
     do {
       asm volatile(

@@ -44,7 +44,8 @@ struct ColumnTiling {
 };
 
 // Adds the calling block's tile over its part of the rows. rows_of(row, column, count) gives K vectors of N elements;
-// the sums come back in the threads of the first row lane (threadIdx.x < tile).
+// the sums come back in the threads of the first row lane (threadIdx.x < tile). Once in a kernel: a second call would
+// write to shared memory that slow threads still read for the first.
 template <int K, int N, class RowsOf>
 __device__ void sum_tile(const ColumnTiling& tiling, std::int64_t rows, std::int64_t columns, RowsOf rows_of,
                          Floats<N> (&sums)[K]) {

@@ -32,6 +32,15 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + per_block - 1) / per_block, 1, kMostBlocks));
 }
 
+// Bytes of shared memory that a block can have on the current GPU, where its kernel was prepared for more than 48 KiB.
+inline std::size_t most_shared_bytes() {
+  int device = 0;
+  int bytes = 0;
+  LOCKSTEP_CUDA_CHECK(cudaGetDevice(&device));
+  LOCKSTEP_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return static_cast<std::size_t>(bytes);
+}
+
 // The memory that a block was given at its launch, aligned to 16 bytes; not initialised.
 template <class T>
 __device__ T* dynamic_shared() {
@@ -73,16 +82,22 @@ class Launch {
       attribute.id = cudaLaunchAttributeClusterDimension;
       attribute.val.clusterDim = {cluster_, 1, 1};
     }
-    if (config_.dynamicSmemBytes > kUnaskedSharedBytes) {
-      check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(config_.dynamicSmemBytes)),
-            where_.function_name(), where_);
-    }
+    if (config_.dynamicSmemBytes > kUnaskedSharedBytes) allow_most_shared(reinterpret_cast<const void*>(kernel));
     check(cudaLaunchKernelEx(&config_, kernel, static_cast<Parameters>(arguments)...), where_.function_name(), where_);
   }
 
  private:
   static constexpr std::size_t kUnaskedSharedBytes = std::size_t{48} << 10;
+
+  // Never less than the most: another thread may be about to launch the kernel with more than this launch needs.
+  void allow_most_shared(const void* kernel) const {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, kernel), where_.function_name(), where_);
+    const auto most = static_cast<int>(most_shared_bytes() - attributes.sharedSizeBytes);
+    if (attributes.maxDynamicSharedSizeBytes >= most) return;
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most), where_.function_name(),
+          where_);
+  }
 
   cudaLaunchConfig_t config_{};
   std::source_location where_;

@@ -37,6 +37,16 @@ std::size_t shared_bytes(int chunks) {
   return static_cast<std::size_t>(bytes) + (kSliced ? sizeof(cuda::SliceMail) : 0);
 }
 
+// What the larger of a tiling's kernels needs where a sum is over so many elements at most.
+template <class T>
+std::size_t most_shared_bytes_of(Tiling tiling, std::int64_t depth) {
+  constexpr std::int64_t kChunk = cuda::Chunk<T>::kDepth;
+  const auto chunks = static_cast<int>(std::min<std::int64_t>((depth + kChunk - 1) / kChunk, 8));
+  if (tiling == Tiling::deep) return shared_bytes<4, 8, false, T>(chunks);
+  if (tiling == Tiling::wide) return shared_bytes<8, 8, false, T>(chunks);
+  return shared_bytes<4, 4, true, T>(chunks);
+}
+
 // A cluster has 2^this blocks.
 int cluster_bits_of(Tiling tiling) {
   static_assert(cuda::kMostSlices == 1 << 3);
@@ -70,8 +80,15 @@ const char* cuda::tiling_name(Tiling tiling) {
 std::vector<Tiling> cuda::linear_tilings(const ConstView& x, const Shape& weight) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   if (x.numel() == 0 || weight.numel() == 0 || x.numel() >= kMost || weight.numel() >= kMost) return {};
-  if (!can_launch_programmatically()) return {Tiling::deep, Tiling::wide};  // nor are there clusters: both need sm_90
-  return {Tiling::deep, Tiling::wide, Tiling::quarters, Tiling::eighths};
+  std::vector<Tiling> tilings = {Tiling::deep, Tiling::wide};
+  if (can_launch_programmatically()) {  // then there are clusters too: both need sm_90
+    tilings.insert(tilings.end(), {Tiling::quarters, Tiling::eighths});
+  }
+  const std::int64_t depth = std::max({x.shape[0], x.shape[1], weight[0]});
+  with_float_type(x.dtype, [&]<class T>(T) {
+    std::erase_if(tilings, [&](Tiling tiling) { return most_shared_bytes_of<T>(tiling, depth) > most_shared_bytes(); });
+  });
+  return tilings;
 }
 
 void cuda::linear_tiles_forward(const ExecContext& exec, ConstView x, ConstView weight, ConstView bias, bool relu,

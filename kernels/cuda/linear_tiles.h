@@ -19,7 +19,7 @@ enum class Tiling : std::uint8_t {
 
 const char* tiling_name(Tiling tiling);
 
-// Those that can do it here; none where something is empty or very large.
+// Those that can do it here, with the shared memory that this GPU has; none where something is empty or very large.
 std::vector<Tiling> linear_tilings(const ConstView& x, const Shape& weight);
 
 // As in kernels/linear.h. Backward is one kernel and rectifies the gradient of x where that is asked for; it takes a

@@ -9,6 +9,10 @@
 
 namespace lockstep::kernels::cuda {
 
+// Grids and groups are sized for a GPU of so many multiprocessors (H100 and H200), whichever it is: sums that follow
+// them are the same on every GPU.
+inline constexpr int kSms = 132;
+
 // What neighbouring lanes of a warp read of a patch, side by side: it is laid out so that they use different banks.
 enum class Lanes { none, pixels, products };
 

@@ -16,8 +16,7 @@ using std::int64_t;
 constexpr int kWarps = 8;
 constexpr int kBlock = 32 * kWarps;  // threads
 constexpr int kGroupPixels = 512;
-constexpr int kSms = 132;  // of the largest GPUs
-constexpr int kMostBlocks = 4 * kSms;
+constexpr int kMostBlocks = 4 * cuda::kSms;
 constexpr int kSharedBytes = 48 << 10;
 
 // The weights as a matrix (channels of the target x products).
@@ -230,7 +229,8 @@ bool fits(const PatchRows& g, int64_t channels) {
 // Pixels of a group of the target: a tile for each warp, but no less than a group or two for each SM.
 int64_t group_pixels(const Shape& target) {
   const int64_t pixels = target[0] * target[1] * target[2];
-  return std::min<int64_t>(std::clamp<int64_t>(16 * kWarps, pixels / (2 * kSms), pixels / kSms), kGroupPixels);
+  return std::min<int64_t>(std::clamp<int64_t>(16 * kWarps, pixels / (2 * cuda::kSms), pixels / cuda::kSms),
+                           kGroupPixels);
 }
 
 PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {

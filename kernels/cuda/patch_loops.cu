@@ -21,7 +21,6 @@ constexpr int kTile = 8;             // channels of the target that a block comp
 constexpr int kTerms = 4;            // of a sum, at once
 constexpr int kPixels = 4;           // of the target that a thread computes
 constexpr int kGroupPixels = 512;
-constexpr int kSms = 132;  // of the largest GPUs
 constexpr int kSharedBytes = 64 << 10;
 constexpr int kPartBytes = 32 << 10;  // of the sums that are added up in shared memory
 
@@ -226,7 +225,7 @@ unsigned tiles_of(int64_t channels) { return static_cast<unsigned>((channels + k
 
 // Pixels of a group: so few that there are blocks for all SMs, if that is not too few.
 int64_t group_pixels(const Shape& target, int64_t channels) {
-  return std::clamp<int64_t>(target[0] * target[1] * target[2] * tiles_of(channels) / kSms, 32, kGroupPixels);
+  return std::clamp<int64_t>(target[0] * target[1] * target[2] * tiles_of(channels) / cuda::kSms, 32, kGroupPixels);
 }
 
 PatchGeometry forward_geometry(const Shape& x, const Shape& weight, const Shape& y, const Conv2dParams& params) {
@@ -281,7 +280,7 @@ template <class G>
 void launch(const ExecContext& exec, const PatchGeometry& g, const Weights& weights, const float* source,
             const float* bias, bool relu, bool accumulate, G* target) {
   constexpr float kUnlimited = -std::numeric_limits<float>::infinity();
-  constexpr int64_t kMostBlocks = 4 * kSms;
+  constexpr int64_t kMostBlocks = 4 * cuda::kSms;
   const dim3 blocks(static_cast<unsigned>(std::min(g.groups, kMostBlocks)), tiles_of(weights.channels));
   cuda::Launch(exec, blocks, kBlock, static_cast<std::size_t>(pixel_bytes(g)))(
       pixel_kernel<G>, g, pixel_split(g), weights, source, bias, relu ? 0.0F : kUnlimited, accumulate, target);
@@ -302,7 +301,7 @@ void data_gradient(const ExecContext& exec, ConstView dy, ConstView weight, cons
 
 void weight_gradient(const ExecContext& exec, ConstView dy, ConstView x, const Conv2dParams& params, GradView dweight,
                      GradView dbias) {
-  constexpr int64_t kMostBlocks = 2 * kSms;  // their sums are added up by another kernel
+  constexpr int64_t kMostBlocks = 2 * cuda::kSms;  // their sums are added up by another kernel
   const Shape& weight = dweight.view.shape;
   const PatchGeometry g = weight_geometry(x.shape, weight, dy.shape, params);
   const int64_t blocks = std::min(g.groups, kMostBlocks);

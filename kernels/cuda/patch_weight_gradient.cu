@@ -13,9 +13,9 @@ using std::int64_t;
 
 constexpr int kWarps = 8;
 constexpr int kGroupPixels = 16 * kWarps * 6;
-constexpr int kMostBlocks = 264;
-constexpr int kStages = 4;  // tiles of dy under way, for each warp
-constexpr int kSharedBytes = 100 << 10;
+constexpr int kMostBlocks = 2 * cuda::kSms;
+constexpr int kStages = 4;              // tiles of dy under way, for each warp
+constexpr int kSharedBytes = 99 << 10;  // what a block can have on every GPU since sm_86
 constexpr std::uint32_t kOnes = 0x3F803F80;
 
 // Bytes of a row of a tile of dy (kTiles * 16 channels of a pixel): rows start in different banks.

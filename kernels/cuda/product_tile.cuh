@@ -350,9 +350,7 @@ __device__ void compute_tile(const Product<T>& p, int block) {
   const int tile_column = tile - tile_row * p.column_tiles();
   const int chunks = p.chunks_of(slice);
   const bool sums_lines = !kAlongA && p.sums.data != nullptr && tile_column == 0;
-  if (slices > 1) {
-    mail.open(sizeof(float) * (kTile * kTile + (sums_lines && slice == 0 ? slices * kTile : 0)));
-  }
+  if (slices > 1) mail.open();
 
   Sums<T, kAlongA, kAlongB> sums;
   float line_sum = 0;
@@ -409,7 +407,7 @@ __device__ void compute_tile(const Product<T>& p, int block) {
     mail.wait_for_others();
     if (has_row) mail.send(row / share, place(slice, row % share), values);
     if (sums_lines && thread < kTile) mail.send(0, line_place(slice), line);
-    mail.wait();
+    mail.wait(sizeof(float) * (kTile * kTile + (sums_lines && slice == 0 ? slices * kTile : 0)));
     has_row = row < share;
     values = {};
     line = {};

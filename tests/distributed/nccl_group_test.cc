@@ -308,11 +308,18 @@ TEST(Gpu, NcclOutlivesACaptureThatFails) {
                                  const auto step = [&] { group.all_reduce(tensor).wait(); };
                                  step();
                                  CudaGraph graph;
-                                 const auto spoiled = [&] {
-                                   EXPECT_THROW(context().synchronize(), Error);
+                                 // Refused by CUDA before NCCL is asked, and by NCCL itself.
+                                 const auto spoil = [](void* stream) { EXPECT_THROW(synchronize(stream), Error); };
+                                 EXPECT_THROW(graph.capture([&] {
+                                   spoil(context().exec().stream);
                                    step();
-                                 };
-                                 EXPECT_THROW(graph.capture(spoiled), Error);
+                                 }),
+                                              Error);
+                                 set_stream_hook([&](void* stream) {
+                                   if (stream != context().exec().stream) spoil(stream);
+                                 });
+                                 EXPECT_THROW(graph.capture(step), Error);
+                                 set_stream_hook({});
                                  // Nor is it taken for one that hangs.
                                  std::this_thread::sleep_for(kShortTimeout + 1s);
                                  group.check();

@@ -79,6 +79,21 @@ TEST(LinkProbe, NcclsWordIsThatOfEveryRank) {
   }
 }
 
+// A launcher that hands no environment on, as mpirun does, can leave the ranks with settings of their own.
+TEST(LinkProbe, WhatOneRankWasToldHoldsForAll) {
+  std::vector<LinkProof> proofs(2);
+  run_local_world(2, [&](ProcessGroup& group) {
+    FakeCounters counters(0.75, 0.0, 2);  // contradicted, if it were a ring
+    ProbeOptions options = kSmall;
+    if (group.rank() == 1) options.conditions.other_amounts = "NCCL_ALGO=Tree";
+    proofs[static_cast<std::size_t>(group.rank())] = probe_link(LinkMode::nvlink, group, counters, options);
+  });
+  for (const LinkProof& proof : proofs) {
+    EXPECT_EQ(proof.verdict, Verdict::unproven);
+    EXPECT_NE(proof.reason.find("NCCL_ALGO=Tree"), std::string::npos) << proof.reason;
+  }
+}
+
 TEST(LinkProbe, OneRankHasNoLink) {
   run_local_world(1, [](ProcessGroup& group) {
     FakeCounters counters(1.0, 0.0, 1);
