@@ -139,7 +139,7 @@ void loss(std::int64_t rows, std::int64_t classes) {
   row("softmax cross-entropy forward " + sizes, Rate::bytes, bytes_of({logits}),
       [=](auto& exec) { cuda::softmax_cross_entropy_forward(exec, logits, labels, 0.0, lse, value); });
   row("softmax cross-entropy backward " + sizes, Rate::bytes, 2 * bytes_of({logits}),
-      [=](auto& exec) { cuda::softmax_cross_entropy_backward(exec, value, labels, lse, 0.0, logits); });
+      [=](auto& exec) { cuda::softmax_cross_entropy_backward(exec, value, logits, labels, lse, 0.0, logits); });
 }
 
 void sgd(std::int64_t count) {

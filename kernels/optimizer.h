@@ -12,6 +12,8 @@ namespace lockstep::kernels {
 struct StepScalars {
   double learning_rate = 0;
   std::int64_t step = 0;  // 1 in the first update
+
+  friend bool operator==(const StepScalars&, const StepScalars&) = default;
 };
 
 // Elements that share one decay byte. A range starts on a multiple of it.

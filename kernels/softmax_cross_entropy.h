@@ -14,9 +14,10 @@ namespace lockstep::kernels {
 using SoftmaxCrossEntropyForward = void(const ExecContext& exec, ConstView logits, ConstView labels,
                                         double label_smoothing, View lse, View loss);
 
-// Replaces the logits by their gradient, (softmax(logits) - target) * dy / N. dy: one element.
-using SoftmaxCrossEntropyBackward = void(const ExecContext& exec, ConstView dy, ConstView labels, ConstView lse,
-                                         double label_smoothing, View logits);
+// gradient = (softmax(logits) - target) * dy / N, of the shape and type of the logits, whose memory it may be. dy: one
+// element; the others as forward read and wrote them.
+using SoftmaxCrossEntropyBackward = void(const ExecContext& exec, ConstView dy, ConstView logits, ConstView labels,
+                                         ConstView lse, double label_smoothing, View gradient);
 
 // count = number of rows whose largest logit, the first of equals, is at the label. count: one element, i32.
 using CountCorrect = void(const ExecContext& exec, ConstView logits, ConstView labels, View count);

@@ -24,9 +24,10 @@ struct TimeStamp {
 
 namespace kernels {
 
-// ring[scalars->step % slots] = {*loss, *grad_norm, scalars->step}. loss: a scalar, f32 or f64; grad_norm may be null.
-// On a GPU `ring` is pinned memory of the host, which may read the entry when an event behind this has come.
-using ReportStep = void(const ExecContext& exec, ConstView loss, const double* grad_norm, const StepScalars* scalars,
+// The last of a step: ring[scalars->step % slots] = {*loss, *grad_norm, scalars->step}, then ++scalars->step. loss: a
+// scalar, f32 or f64, from before the last update of parameters: a GPU reads it beside that. grad_norm may be null. On
+// a GPU `ring` is pinned memory of the host, which may read the entry when an event behind this has come.
+using ReportStep = void(const ExecContext& exec, ConstView loss, const double* grad_norm, StepScalars* scalars,
                         StepReport* ring, std::int64_t slots);
 
 // *stamp = {scalars->step, now}. On a GPU `stamp` is pinned memory of the host, which sees it while the step runs on.

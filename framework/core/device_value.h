@@ -25,7 +25,7 @@ class DeviceValue {
     LOCKSTEP_DISPATCH(store, exec, std::as_bytes(std::span(&value, 1)), memory_.get());
   }
   // The same address for ever.
-  const T* get() const { return static_cast<const T*>(memory_.get()); }
+  T* get() const { return static_cast<T*>(memory_.get()); }
 
  private:
   std::shared_ptr<void> memory_;

@@ -6,7 +6,6 @@
 #include "framework/core/context.h"
 #include "framework/core/error.h"
 #include "kernels/dispatch.h"
-#include "kernels/elementwise.h"
 #include "kernels/softmax_cross_entropy.h"
 
 namespace lockstep {
@@ -16,12 +15,6 @@ void expect_logits_and_labels(const char* op, const Tensor& logits, const Tensor
   expect(logits.shape().rank() == 2 && labels.shape() == Shape{logits.dim(0)},
          "{}: expected logits (N, V) and labels (N), got {} and {}", op, logits.shape(), labels.shape());
   expect(labels.dtype() == DType::i32, "{}: expected labels of type i32, got {}", op, dtype_name(labels.dtype()));
-}
-
-Tensor copy_of(const Tensor& x) {
-  Tensor copy = Tensor::empty(x.shape(), x.dtype());
-  LOCKSTEP_DISPATCH(accumulate, context().exec(), x, GradView{copy, false});
-  return copy;
 }
 
 }  // namespace
@@ -37,9 +30,11 @@ Tensor softmax_cross_entropy(Tensor handed_over, const Tensor& labels, double la
   LOCKSTEP_DISPATCH(softmax_cross_entropy_forward, context().exec(), logits, labels, label_smoothing, lse, loss);
   record_consuming("softmax_cross_entropy", logits, &loss,
                    [logits = logits.detach(), labels, lse, label_smoothing](Backward& backward) mutable {
-                     Tensor gradient = logits.unique() ? std::move(logits) : copy_of(logits);
-                     LOCKSTEP_DISPATCH(softmax_cross_entropy_backward, context().exec(), backward.dy(), labels, lse,
-                                       label_smoothing, gradient);
+                     const ConstView read = logits;
+                     Tensor gradient =
+                         logits.unique() ? std::move(logits) : Tensor::empty(logits.shape(), logits.dtype());
+                     LOCKSTEP_DISPATCH(softmax_cross_entropy_backward, context().exec(), backward.dy(), read, labels,
+                                       lse, label_smoothing, gradient);
                      backward.pass(0, std::move(gradient));
                    });
   return loss;

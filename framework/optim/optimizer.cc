@@ -57,7 +57,8 @@ Optimizer::Optimizer(const ParameterArena& arena) : arena_(arena), device_scalar
 void Optimizer::begin_step(double learning_rate) {
   ++scalars_.step;
   scalars_.learning_rate = learning_rate;
-  device_scalars_.store(context().exec(), scalars_);
+  if (on_device_ != scalars_) device_scalars_.store(context().exec(), scalars_);
+  on_device_.reset();
 }
 
 void Optimizer::update(Range range, const double* grad_scale) {

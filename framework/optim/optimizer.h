@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -36,7 +37,10 @@ class Optimizer {
   std::int64_t steps() const { return scalars_.step; }
   void set_steps(std::int64_t steps) { scalars_.step = steps; }
   // What begin_step() stored, in device memory.
-  const kernels::StepScalars* scalars() const { return device_scalars_.get(); }
+  kernels::StepScalars* scalars() const { return device_scalars_.get(); }
+  // Says that the device itself counts the step that was begun (kernels/step_report.h): then the next begin_step() has
+  // nothing to store where the learning rate stays, which would be a kernel more.
+  void counted() { on_device_ = {scalars_.learning_rate, scalars_.step + 1}; }
 
   // Flat tensors in the layout of the arena, one for each moment ("momentum"), for checkpoints.
   struct State {
@@ -55,6 +59,7 @@ class Optimizer {
   const ParameterArena& arena_;
   std::vector<State> state_;
   kernels::StepScalars scalars_;
+  std::optional<kernels::StepScalars> on_device_;  // where it is known before begin_step()
   DeviceValue<kernels::StepScalars> device_scalars_;
 };
 

@@ -15,7 +15,7 @@ StepReports::StepReports() : ring_(allocate_host(kSlots * sizeof(StepReport))) {
   }
 }
 
-void StepReports::write(const Tensor& loss, const double* grad_norm, const kernels::StepScalars* scalars) {
+void StepReports::write(const Tensor& loss, const double* grad_norm, kernels::StepScalars* scalars) {
   LOCKSTEP_DISPATCH(report_step, context().exec(), loss, grad_norm, scalars, ring(), kSlots);
 }
 

@@ -18,8 +18,8 @@ class StepReports {
 
   StepReports();
 
-  // Enqueues, as the last of a step: on a CPU it is written at once. grad_norm, in device memory, may be null.
-  void write(const Tensor& loss, const double* grad_norm, const kernels::StepScalars* scalars);
+  // Enqueues kernels/step_report.h, as the last of a step: on a CPU it is written at once.
+  void write(const Tensor& loss, const double* grad_norm, kernels::StepScalars* scalars);
   // After the step that writes a report, or the launch of a graph that holds it, has been enqueued; pending() was less
   // than kSlots.
   void enqueued(std::int64_t step);

@@ -201,6 +201,7 @@ void TrainStep::enqueue(const NextBatch& next, double learning_rate) {
     if (micro > 0) read_in(next());
     captured() ? replay(position_of(micro)) : micro_step(position_of(micro));
   }
+  optimizer_->counted();
   reports_.enqueued(optimizer_->steps());
   if (wants_graph_ && !captured()) capture();
 }

@@ -84,26 +84,28 @@ void cpu::softmax_cross_entropy_forward(const ExecContext& exec, ConstView logit
   });
 }
 
-void cpu::softmax_cross_entropy_backward(const ExecContext& exec, ConstView dy, ConstView labels, ConstView lse,
-                                         double label_smoothing, View logits) {
+void cpu::softmax_cross_entropy_backward(const ExecContext& exec, ConstView dy, ConstView logits, ConstView labels,
+                                         ConstView lse, double label_smoothing, View gradient) {
   const std::int64_t rows = logits.shape[0];
   const std::int64_t classes = logits.shape[1];
   if (logits.numel() == 0) return;
   const std::int32_t* label = labels.as<std::int32_t>();
   with_float_type(logits.dtype, [&]<class T>(T) {
-    T* x = logits.as<T>();
+    const T* x = logits.as<T>();
+    T* dx = gradient.as<T>();
     const T* row_lse = lse.as<T>();
     const T factor = *dy.as<T>() / static_cast<T>(rows);
     const T everywhere = static_cast<T>(label_smoothing / static_cast<double>(classes));
     const T at_label = static_cast<T>(1 - label_smoothing);
     parallel_for(exec, rows, kRowBlock * block_grain(classes), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        T* row_x = x + row * classes;
+        const T* row_x = x + row * classes;
+        T* row_dx = dx + row * classes;
         for (std::int64_t i = 0; i < classes; i += kLaneCount) {
           const std::int64_t count = std::min(kLaneCount, classes - i);
-          store_lanes<false, T>(row_x + i, count, (exp_minus(row_x + i, count, row_lse[row]) - everywhere) * factor);
+          store_lanes<false, T>(row_dx + i, count, (exp_minus(row_x + i, count, row_lse[row]) - everywhere) * factor);
         }
-        row_x[label[row]] -= at_label * factor;
+        row_dx[label[row]] -= at_label * factor;
       }
     });
   });

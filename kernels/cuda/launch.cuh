@@ -17,7 +17,8 @@ inline cudaStream_t stream_of(const ExecContext& exec) { return static_cast<cuda
 
 // Every kernel calls this first. Where it was launched programmatically, its blocks may have been placed before the
 // kernel before it ended: they wait here until the results of that kernel can be read, and only then let the next
-// kernel's blocks be placed.
+// kernel's blocks be placed. So all but that kernel had ended when a block was placed: what is older may be read (and
+// nothing written) before. Of a backward pass that is all that the forward pass of the same op has read.
 __device__ inline void begin_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

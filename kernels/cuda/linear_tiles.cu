@@ -13,20 +13,18 @@ using cuda::Tiling;
 
 template <int kWarps, int kStages, bool kSliced, class T>
 __global__ void __launch_bounds__(32 * kWarps, 1) forward_kernel(const __grid_constant__ Product<T> product) {
-  cuda::begin_kernel();
-  cuda::compute_tile<kWarps, kStages, kSliced, true, true>(product, static_cast<int>(blockIdx.x));
+  cuda::compute_tile<kWarps, kStages, kSliced, true, true, false>(product, static_cast<int>(blockIdx.x));
 }
 
 // The blocks of the gradient of x, then those of the weight's.
 template <int kWarps, int kStages, bool kSliced, class T>
 __global__ void __launch_bounds__(32 * kWarps, 1)
     backward_kernel(const __grid_constant__ Product<T> dx, const __grid_constant__ Product<T> dweight, int dx_blocks) {
-  cuda::begin_kernel();
   const int block = static_cast<int>(blockIdx.x);
   if (block < dx_blocks) {
-    cuda::compute_tile<kWarps, kStages, kSliced, true, false>(dx, block);
+    cuda::compute_tile<kWarps, kStages, kSliced, true, false, true>(dx, block);
   } else {
-    cuda::compute_tile<kWarps, kStages, kSliced, false, false>(dweight, block - dx_blocks);
+    cuda::compute_tile<kWarps, kStages, kSliced, false, false, true>(dweight, block - dx_blocks);
   }
 }
 

@@ -331,8 +331,10 @@ struct Sums<float, kAlongA, kAlongB> {
 // What slices send each other: their sums of the rows that the receiver adds up, then those of lines.
 using SliceMail = Mailbox<kTile * kTile + kMostSlices * kTile>;
 
-// What the block with this number has to do of a product; kSliced: whether its tiles' depths are shared in clusters.
-template <int kWarps, int kStages, bool kSliced, bool kAlongA, bool kAlongB, class T>
+// What the block with this number has to do of a product, from the kernel's first instruction on. kSliced: whether its
+// tiles' depths are shared in clusters. kOldB: b was there before the kernel before began, so that the first chunks of
+// it are asked for while that one still runs.
+template <int kWarps, int kStages, bool kSliced, bool kAlongA, bool kAlongB, bool kOldB, class T>
 __device__ void compute_tile(const Product<T>& p, int block) {
   using C = Chunk<T>;
   constexpr int kWarpDepth = C::kDepth / kWarps;
@@ -355,12 +357,15 @@ __device__ void compute_tile(const Product<T>& p, int block) {
   Sums<T, kAlongA, kAlongB> sums;
   float line_sum = 0;
   const int k = warp * kWarpDepth;
+  const int ahead = kOldB ? min(chunks, kStages) : 0;
 #pragma unroll 1
-  for (int next = 0; next < chunks + kStages; ++next) {
+  for (int turn = -ahead; turn < chunks + kStages; ++turn) {
+    const int next = turn < 0 ? turn + ahead : turn;
     T* const a_part = memory + next % kStages * 2 * C::kElements;
     T* const b_part = a_part + C::kElements;
     const int chunk = slice + (next << slice_bits);
-    if (next >= kStages) {  // the chunk whose copies were started so many before
+    if (turn == 0) begin_kernel();
+    if (turn >= kStages) {  // the chunk whose copies were started so many before
       wait_for_copies<kStages - 1>();
       __syncthreads();
       if ((chunk - (kStages << slice_bits)) * C::kDepth + k < p.depth) {
@@ -372,11 +377,9 @@ __device__ void compute_tile(const Product<T>& p, int block) {
       }
       __syncthreads();  // the stage is free again
     }
-    if (next < chunks) {
-      copy_chunk<kWarps, kAlongA>(p.a, tile_row, chunk, a_part);
-      copy_chunk<kWarps, kAlongB>(p.b, tile_column, chunk, b_part);
-    }
-    commit_copies();
+    if (turn >= 0 && turn < chunks) copy_chunk<kWarps, kAlongA>(p.a, tile_row, chunk, a_part);
+    if (turn < 0 || (turn >= ahead && turn < chunks)) copy_chunk<kWarps, kAlongB>(p.b, tile_column, chunk, b_part);
+    if (turn >= 0) commit_copies();
   }
 
   // The warps' sums, then those of the lines.

@@ -8,7 +8,8 @@ namespace {
 using std::int64_t;
 
 constexpr unsigned kRowThreads = 512;     // of a block: many rows, so that a small batch is the work of one block
-constexpr int64_t kShortRow = 32;         // up to this many elements a row is the work of a quarter of a warp
+constexpr int64_t kShortRow = 32;         // up to this many elements a row is the work of
+constexpr int kShortLanes = 8;            // so many lanes
 constexpr int64_t kLongRow = 4096;        // from this many elements on it is the work of a block
 constexpr int64_t kRowsOfOneBlock = 128;  // up to this many rows a second kernel would cost more than it saves
 
@@ -83,32 +84,75 @@ __global__ void __launch_bounds__(kRowThreads, 1)
   if (threadIdx.x == 0) total.put(sum, write);
 }
 
+// What the loss of a row changes by with each of its logits, times the number of rows.
+struct RowGradient {
+  float everywhere, at_label;
+
+  RowGradient(double label_smoothing, int64_t classes)
+      : everywhere(static_cast<float>(label_smoothing / static_cast<double>(classes))),
+        at_label(static_cast<float>(1 - label_smoothing)) {}
+  __device__ float operator()(float x, float lse, bool is_label) const {
+    return expf(x - lse) - everywhere - (is_label ? at_label : 0);
+  }
+};
+
 template <class T>
-__global__ void backward_kernel(cuda::Scalar dy, const std::int32_t* labels, const float* lse, float label_smoothing,
-                                int64_t rows, int64_t classes, bool vectors, T* logits) {
+__global__ void backward_kernel(cuda::Scalar dy, Logits<T> logits, const std::int32_t* labels, const float* lse,
+                                RowGradient of, T* gradient) {
   constexpr int N = cuda::kVector<T>;
+  const int64_t classes = logits.classes;
+  const int64_t count = logits.rows * classes;
   cuda::begin_kernel();
-  const float factor = dy.read() / static_cast<float>(rows);
-  const float everywhere = label_smoothing / static_cast<float>(classes);
-  const float at_label = 1 - label_smoothing;
-  const auto gradient = [=](float x, float row_lse, bool is_label) {
-    return (expf(x - row_lse) - everywhere - (is_label ? at_label : 0)) * factor;
-  };
-  if (!vectors) {
-    for (int64_t i = cuda::thread_in_grid(); i < rows * classes; i += cuda::threads_in_grid()) {
+  const float factor = dy.read() / static_cast<float>(logits.rows);
+  if (!logits.vectors) {
+    for (int64_t i = cuda::thread_in_grid(); i < count; i += cuda::threads_in_grid()) {
       const int64_t row = cuda::quotient(i, classes);
-      logits[i] = cuda::from_float<T>(gradient(cuda::to_float(logits[i]), lse[row], i - row * classes == labels[row]));
+      const float value = of(cuda::to_float(logits.data[i]), lse[row], i - row * classes == labels[row]);
+      gradient[i] = cuda::from_float<T>(value * factor);
     }
     return;
   }
-  for (int64_t i = N * cuda::thread_in_grid(); i < rows * classes; i += N * cuda::threads_in_grid()) {
+  for (int64_t i = N * cuda::thread_in_grid(); i < count; i += N * cuda::threads_in_grid()) {
     const int64_t row = cuda::quotient(i, classes);
     const int64_t at = labels[row] - (i - row * classes);  // of the label, from i
     const float row_lse = lse[row];
-    auto values = cuda::load<N>(logits + i);
+    auto values = cuda::load<N>(logits.data + i);
 #pragma unroll
-    for (int k = 0; k < N; ++k) values[k] = gradient(values[k], row_lse, k == at);
-    cuda::store(logits + i, values);
+    for (int k = 0; k < N; ++k) values[k] = of(values[k], row_lse, k == at) * factor;
+    cuda::store(gradient + i, values);
+  }
+}
+
+// Of short rows, whose log-sum-exp is quickly had again: all but the factor is computed while the kernel before, which
+// may be forward, still runs.
+template <class T>
+__global__ void short_backward_kernel(cuda::Scalar dy, Logits<T> logits, const std::int32_t* labels, RowGradient of,
+                                      T* gradient) {
+  using Group = cuda::RowGroup<kShortLanes>;
+  constexpr int kEach = kShortRow / kShortLanes;
+  const int64_t row = Group::first_row();
+  const int64_t begin = row * logits.classes;
+  const int count = row < logits.rows ? static_cast<int>(logits.classes) : 0;
+  float values[kEach];
+  float top = -INFINITY;
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int i = Group::lane() + k * kShortLanes;
+    values[k] = i < count ? cuda::to_float(logits.data[begin + i]) : -INFINITY;
+    top = fmaxf(top, values[k]);
+  }
+  top = Group::largest(top);
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) sum += expf(values[k] - top);
+  const float lse = top + logf(Group::sum(sum));
+  const int label = count > 0 ? labels[row] : 0;
+  cuda::begin_kernel();
+  const float factor = dy.read() / static_cast<float>(logits.rows);
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int i = Group::lane() + k * kShortLanes;
+    if (i < count) gradient[begin + i] = cuda::from_float<T>(of(values[k], lse, i == label) * factor);
   }
 }
 
@@ -147,7 +191,7 @@ void with_row_grid(int64_t rows, int64_t classes, Body body) {
   const auto with_lanes = [&](auto lanes) {
     body(lanes, rows <= kRowsOfOneBlock ? 1U : cuda::blocks_for(rows, kRowThreads / lanes.value));
   };
-  classes <= kShortRow ? with_lanes(std::integral_constant<int, cuda::kWarp / 4>{})
+  classes <= kShortRow ? with_lanes(std::integral_constant<int, kShortLanes>{})
                        : with_lanes(std::integral_constant<int, cuda::kWarp>{});
 }
 
@@ -167,15 +211,23 @@ void cuda::softmax_cross_entropy_forward(const ExecContext& exec, ConstView logi
   });
 }
 
-void cuda::softmax_cross_entropy_backward(const ExecContext& exec, ConstView dy, ConstView labels, ConstView lse,
-                                          double label_smoothing, View logits) {
+void cuda::softmax_cross_entropy_backward(const ExecContext& exec, ConstView dy, ConstView logits, ConstView labels,
+                                          ConstView lse, double label_smoothing, View gradient) {
   if (logits.numel() == 0) return;
   with_float_type(logits.dtype, [&]<class T>(T) {
-    const bool vectors = Logits<T>(logits).vectors;
-    const int64_t per_thread = vectors ? kVector<T> : 1;
-    Launch(exec, blocks_for(logits.numel(), per_thread * kThreads))(
-        backward_kernel<T>, Scalar(dy), labels.as<std::int32_t>(), lse.as<float>(), static_cast<float>(label_smoothing),
-        logits.shape[0], logits.shape[1], vectors, logits.as<T>());
+    Logits<T> of(logits);
+    of.vectors = of.vectors && aligned(gradient.as<T>());
+    const RowGradient row_gradient(label_smoothing, of.classes);
+    const auto* const label = labels.as<std::int32_t>();
+    if (of.classes <= kShortRow) {
+      constexpr int64_t kRows = kThreads / kShortLanes;
+      Launch(exec, static_cast<unsigned>((of.rows + kRows - 1) / kRows))(short_backward_kernel<T>, Scalar(dy), of,
+                                                                         label, row_gradient, gradient.as<T>());
+    } else {
+      const int64_t per_thread = of.vectors ? kVector<T> : 1;
+      Launch(exec, blocks_for(logits.numel(), per_thread * kThreads))(backward_kernel<T>, Scalar(dy), of, label,
+                                                                      lse.as<float>(), row_gradient, gradient.as<T>());
+    }
   });
 }
 

@@ -5,13 +5,17 @@
 namespace lockstep::kernels {
 namespace {
 
-__global__ void write_report(const float* loss, const double* grad_norm, const StepScalars* scalars, StepReport* ring,
+// Beside the update before it, except for a norm, which may be the work of that kernel; the step goes on behind it.
+__global__ void write_report(const float* loss, const double* grad_norm, StepScalars* scalars, StepReport* ring,
                              std::int64_t slots) {
-  cuda::begin_kernel();
-  StepReport& report = ring[scalars->step % slots];
+  if (grad_norm != nullptr) cuda::begin_kernel();
+  const std::int64_t step = scalars->step;
+  StepReport& report = ring[step % slots];
   report.loss = static_cast<double>(*loss);
   report.grad_norm = grad_norm == nullptr ? 0.0 : *grad_norm;
-  report.step = scalars->step;
+  report.step = step;
+  if (grad_norm == nullptr) cuda::begin_kernel();
+  scalars->step = step + 1;
 }
 
 __global__ void write_stamp(const StepScalars* scalars, volatile TimeStamp* stamp) {
@@ -25,7 +29,7 @@ __global__ void write_stamp(const StepScalars* scalars, volatile TimeStamp* stam
 
 }  // namespace
 
-void cuda::report_step(const ExecContext& exec, ConstView loss, const double* grad_norm, const StepScalars* scalars,
+void cuda::report_step(const ExecContext& exec, ConstView loss, const double* grad_norm, StepScalars* scalars,
                        StepReport* ring, std::int64_t slots) {
   Launch(exec, 1, 1)(write_report, loss.as<float>(), grad_norm, scalars, ring, slots);
 }

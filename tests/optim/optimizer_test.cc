@@ -267,6 +267,29 @@ TEST(Optimizer, LeavesThePaddingZero) {
   }
 }
 
+// A store is a kernel of its own on a GPU: there is none where the device holds the numbers already.
+TEST(Optimizer, StoresOnlyWhatTheDeviceHasNotCounted) {
+  Parameters parameters({3});
+  const auto optimizer = make_optimizer(SgdConfig{}, *parameters.arena);
+  kernels::StepScalars& device = *optimizer->scalars();
+  const auto begin = [&](double learning_rate) {
+    device.learning_rate = -1;  // remains where nothing is stored
+    optimizer->begin_step(learning_rate);
+    return device;
+  };
+  EXPECT_EQ(begin(0.1), (kernels::StepScalars{0.1, 1}));
+  EXPECT_EQ(begin(0.1), (kernels::StepScalars{0.1, 2})) << "nothing was counted";
+  ++device.step;
+  optimizer->counted();
+  EXPECT_EQ(begin(0.1), (kernels::StepScalars{-1, 3}));
+  EXPECT_EQ(begin(0.1), (kernels::StepScalars{0.1, 4})) << "counted once";
+  optimizer->counted();
+  EXPECT_EQ(begin(0.2), (kernels::StepScalars{0.2, 5}));
+  optimizer->counted();
+  optimizer->set_steps(7);
+  EXPECT_EQ(begin(0.2), (kernels::StepScalars{0.2, 8}));
+}
+
 TEST(Optimizer, RefusesWrongNumbers) {
   Parameters parameters({3});
   const ParameterArena& arena = *parameters.arena;
