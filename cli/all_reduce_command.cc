@@ -23,6 +23,7 @@
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
 #include "framework/core/nearest_name.h"
+#include "framework/distributed/agreement.h"
 #include "framework/distributed/launcher.h"
 #include "framework/distributed/world.h"
 #include "framework/interconnect/copy_bandwidth.h"
@@ -157,7 +158,7 @@ std::string device_text(const ProcessGroup& group) {
 // Peak and sharing of the link that carries the ranks' bytes, as far as it is known which that is. Collective.
 void describe_link(SweepDescription& sweep, const LinkProof& proof, ProcessGroup& group) {
   if constexpr (kernels::kHasCuda) {
-    const std::vector<std::string> gpus = gather_texts(group, selected_gpu().uuid);
+    const std::vector<std::string> gpus = gather_texts(group, "GPU", selected_gpu().uuid);
     if (proof.mode == LinkMode::automatic && proof.verdict != Verdict::proven) return;
     const Topology topology = read_topology();
     const double nvlink_peak = topology.nvlink_peak_gb_s(gpus);
@@ -265,7 +266,7 @@ std::function<int(char** argv)> add_all_reduce_command(CLI::App& app) {
     if (placement.must_launch()) return launch(placement.environment.world_size, argv);
     Context context(context_of(arguments->device, placement));
     const ContextScope scope(context);
-    World world(placement.environment, {.timeout = kRankDeadline});
+    World world(placement.environment, {.timeout = kRankDeadline}, option_lines("all-reduce", *arguments));
     world.run([&] { measure_as(*arguments, policy, world); });
     return 0;
   };

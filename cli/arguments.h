@@ -88,6 +88,22 @@ nlohmann::ordered_json to_json(Arguments arguments) {
   return json;
 }
 
+// A line for the command and one for each option, so that ranks that were told different things can name it.
+template <class Arguments>
+std::string option_lines(const std::string& command, Arguments arguments) {
+  std::string lines = command + "\n";
+  visit_fields(arguments, [&](const char* option, auto& field, const char*) {
+    std::string value = "not given";
+    if constexpr (requires { field.has_value(); }) {
+      if (field) value = fmt::format("{}", *field);
+    } else {
+      value = fmt::format("{}", field);
+    }
+    lines += fmt::format("{} {}\n", option, value);
+  });
+  return lines;
+}
+
 // As words of a command line that sets them: options that were not given, and have no default, are left out.
 template <class Arguments>
 std::vector<std::string> to_words(Arguments arguments) {

@@ -165,6 +165,7 @@ std::vector<CompareCase> cases_of(const CompareArguments& arguments, const Compa
     WorkloadArguments& workload = works.emplace_back(model, arguments.workload).second;
     workload.batch_per_rank = batch;
     check(model, workload);
+    check_device(workload.step, setup.emulated ? DeviceType::cpu : DeviceType::cuda);
   };
   const std::int64_t batch = arguments.workload.batch_per_rank;
   if (arguments.model.empty()) {

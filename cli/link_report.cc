@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "cli/printable.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -20,11 +22,14 @@ nlohmann::ordered_json to_json(const ByteCount& count) {
 
 }  // namespace
 
+std::string describe(const NcclSetting& variable) {
+  return printable(fmt::format("{}={} from {}", variable.name, variable.value, variable.source));
+}
+
 void print_kept_settings(const LinkPolicy& policy) {
   for (const NcclSetting& variable : policy.variables) {
     if (variable.source == kSetByLockstep) continue;
-    fmt::print("link {}: {}={} from {} is kept\n", link_mode_name(policy.mode), variable.name, variable.value,
-               variable.source);
+    fmt::print("link {}: {} is kept\n", link_mode_name(policy.mode), describe(variable));
   }
 }
 

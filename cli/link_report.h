@@ -9,6 +9,8 @@
 
 namespace lockstep::cli {
 
+// "NCCL_P2P_LEVEL=SYS from /etc/nccl.conf"
+std::string describe(const NcclSetting& variable);
 // The settings of the user that the mode keeps, one a line; for the process that starts the ranks, or rank 0.
 void print_kept_settings(const LinkPolicy& policy);
 

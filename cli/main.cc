@@ -56,7 +56,8 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
 
 int report(const std::string& text, int code) {
   const char* rank = std::getenv("RANK");  // under any launcher of ours; others label the output themselves
-  fmt::print(stderr, "lockstep{}: {}\n", rank != nullptr ? fmt::format(" rank {}", rank) : "", printable(text));
+  fmt::print(stderr, "lockstep{}: {}\n", rank != nullptr ? fmt::format(" rank {}", printable(rank)) : "",
+             printable(text));
   return code;
 }
 

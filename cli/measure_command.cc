@@ -229,7 +229,8 @@ std::function<int(char** argv)> add_measure_command(CLI::App& app) {
     Context context(context_of(arguments->device, placement));
     const ContextScope scope(context);
     context.random.seed = arguments->workload.seed;
-    World world(placement.environment, {.timeout = kRankDeadline});
+    World world(placement.environment, {.timeout = kRankDeadline},
+                option_lines("measure " + arguments->model, *arguments));
     world.run([&] {
       Measurement measurement(*arguments, policy, world);
       const nlohmann::ordered_json figures = measurement.run();

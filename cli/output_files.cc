@@ -1,7 +1,9 @@
 #include "cli/output_files.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -28,6 +30,8 @@ void check_writable(const OutputFile& output) {
   const fs::path directory = directory_of(file);
   std::error_code failure;
   expect(fs::is_directory(directory, failure), "{} {}: there is no such directory", output.option, output.file);
+  const bool can_be_looked_at = fs::status(file, failure).type() != fs::file_type::none;
+  expect(can_be_looked_at, "{} {}: cannot be written: {}", output.option, output.file, failure.message());
   expect(!fs::is_directory(file, failure), "{} {}: expected a file, got a directory", output.option, output.file);
   expect(::access((fs::exists(file, failure) ? file : directory).c_str(), W_OK) == 0, "{} {}: cannot be written",
          output.option, output.file);
@@ -61,7 +65,14 @@ void write_output(const std::string& option, const std::string& file, const std:
       throw Error(fmt::format("{} {}", option, error.what()));
     }
   }
+  // To open a pipe that nobody reads would wait for ever.
+  const bool is_pipe = fs::is_fifo(file, failure);
+  const int pipe = is_pipe ? ::open(file.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+  if (is_pipe && pipe < 0 && errno == ENXIO) {
+    throw Error(fmt::format("{} {}: expected a reader at the other end of the pipe, got none", option, file));
+  }
   std::ofstream stream(file);
+  if (pipe >= 0) ::close(pipe);
   stream << text << std::flush;
   if (!stream) throw Error(fmt::format("{} {}: cannot be written", option, file));
 }

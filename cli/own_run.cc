@@ -41,8 +41,9 @@ nlohmann::ordered_json run_own(const std::vector<std::string>& arguments, const 
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
-  const std::string failure =
-      fmt::format("lockstep {}: ended with exit code {}, see above", fmt::join(arguments, " "), code);
+  const std::string how = code > 128 ? fmt::format("was ended by signal {}", code - 128)
+                                     : fmt::format("ended with exit code {}, see above", code);
+  const std::string failure = fmt::format("lockstep {}: {}", fmt::join(arguments, " "), how);
   expect(code != kWrongUsage, "{}", failure);
   // What was contradicted in the end has its figures.
   const bool has_figures = code == kContradicted && std::filesystem::exists(file, ignored);

@@ -2,6 +2,10 @@
 
 #include <stdlib.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
 #include <system_error>
 
 #include "framework/core/error.h"
@@ -9,10 +13,13 @@
 namespace lockstep::cli {
 
 ScratchDirectory::ScratchDirectory() {
-  std::error_code failure;
-  std::string name = (std::filesystem::temp_directory_path(failure) / "lockstep-XXXXXX").string();
-  if (failure) throw Error(fmt::format("TMPDIR: no directory for temporary files: {}", failure.message()));
-  if (::mkdtemp(name.data()) == nullptr) throw Error(fmt::format("{}: cannot be made", name));
+  const char* const chosen = std::getenv("TMPDIR");
+  const std::string parent = chosen != nullptr && *chosen != '\0' ? chosen : "/tmp";
+  std::string name = parent + "/lockstep-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw Error(fmt::format("{}: no directory for temporary files can be made there: {}; see TMPDIR", parent,
+                            std::strerror(errno)));
+  }
   path_ = name;
 }
 

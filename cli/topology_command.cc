@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/json_file.h"
 #include "cli/output_files.h"
+#include "cli/printable.h"
 #include "cli/topology_json.h"
 #include "framework/core/exit_codes.h"
 #include "framework/core/version.h"
@@ -70,7 +71,7 @@ void print(const Topology& topology) {
              topology.virtual_machine.empty() ? "no sign of one" : topology.virtual_machine);
   fmt::print("NCCL settings in force:{}\n", topology.nccl_settings.empty() ? " none" : "");
   for (const NcclSetting& setting : topology.nccl_settings) {
-    fmt::print("  {}={}  ({})\n", setting.name, setting.value, setting.source);
+    fmt::print("  {}={}  ({})\n", setting.name, printable(setting.value), printable(setting.source));
   }
   for (const auto& file : topology.nccl_files) fmt::print("  (from the file {})\n", file.string());
   for (const TopologyFinding& finding : topology.findings) {

@@ -93,14 +93,6 @@ void visit_fields(TrainArguments& arguments, Visitor&& visit) {
   visit("--checkpoint-every", arguments.checkpoint_every, "steps; 0: after the last step only");
 }
 
-// One line for each option, so that ranks that disagree can name it.
-std::string text_of(const TrainArguments& arguments) {
-  std::string text = fmt::format("model {}\n", arguments.model);
-  const nlohmann::ordered_json options = to_json(arguments);
-  for (const auto& [name, value] : options.items()) text += fmt::format("--{} {}\n", name, as_text(value));
-  return text;
-}
-
 // Takes what the command line leaves open from the run that is resumed.
 void inherit_options(const CLI::App& app, TrainArguments& arguments) {
   const nlohmann::ordered_json config = read_json_file("--resume", fs::path(arguments.resume) / "config.json");
@@ -248,7 +240,6 @@ std::string describe(const Environment& environment, const Context& context) {
 }
 
 void train_as(const TrainArguments& arguments, const DataSources& data, const LinkPolicy& policy, World& world) {
-  expect_agreement(world.group(), "options", text_of(arguments));
   LinkWitness witness(arguments.link, world);
   const Model model = make_model(
       arguments.model,
@@ -313,7 +304,7 @@ void run_rank(const TrainArguments& arguments, const DataSources& data, const Pl
   Context context(context_of(arguments.device, placement));
   const ContextScope scope(context);
   context.random.seed = arguments.seed;
-  World world(placement.environment, {.timeout = kRankDeadline});
+  World world(placement.environment, {.timeout = kRankDeadline}, option_lines("train " + arguments.model, arguments));
   world.run([&] { train_as(arguments, data, policy, world); });
 }
 

@@ -107,7 +107,7 @@ int run(const WithLinkArguments& arguments) {
   // What the program prints to its output stays as it is.
   for (const NcclSetting& variable : policy.variables) {
     if (variable.source == kSetByLockstep) continue;
-    fmt::print(stderr, "lockstep with-link: {}={} from {} was kept\n", variable.name, variable.value, variable.source);
+    fmt::print(stderr, "lockstep with-link: {} was kept\n", describe(variable));
   }
   for (const LinkTraffic& gpu : proof.gpus) fmt::print(stderr, "lockstep with-link: {}\n", describe(gpu));
   if (!log.empty()) fmt::print(stderr, "lockstep with-link: NCCL {}: {}\n", log.version, log.to_string());

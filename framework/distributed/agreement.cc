@@ -34,6 +34,17 @@ std::string first_difference(const std::string& expected, const std::string& got
   return fmt::format("rank 0 has {}, this rank has {}", expected_line, got_line);
 }
 
+void expect_same(const std::vector<std::string>& texts, int rank, const std::string& what) {
+  const std::string& text = texts[static_cast<std::size_t>(rank)];
+  const auto differs = std::ranges::find_if(texts, [&](const std::string& other) { return other != texts.front(); });
+  if (differs == texts.end()) return;
+  expect(text == texts.front(), "rank {}: expected the same {} on every rank: {}", rank, what,
+         first_difference(texts.front(), text));
+  throw std::invalid_argument(
+      fmt::format("rank {}: expected the same {} on every rank, but rank {} differs from rank 0", rank, what,
+                  differs - texts.begin()));
+}
+
 }  // namespace
 
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& what, const std::string& text) {
@@ -75,14 +86,11 @@ std::string from_rank_0(ProcessGroup& group, const std::string& what, const std:
 }
 
 void expect_agreement(ProcessGroup& group, const std::string& what, const std::string& text) {
-  const std::vector<std::string> texts = gather_texts(group, what, text);
-  const auto differs = std::ranges::find_if(texts, [&](const std::string& other) { return other != texts.front(); });
-  if (differs == texts.end()) return;
-  expect(text == texts.front(), "rank {}: expected the same {} on every rank: {}", group.rank(), what,
-         first_difference(texts.front(), text));
-  throw std::invalid_argument(
-      fmt::format("rank {}: expected the same {} on every rank, but rank {} differs from rank 0", group.rank(), what,
-                  differs - texts.begin()));
+  expect_same(gather_texts(group, what, text), group.rank(), what);
+}
+
+void expect_agreement(Store& store, const std::string& what, const std::string& text) {
+  expect_same(store.gather(what, text, std::chrono::minutes(1)), store.rank(), what);
 }
 
 }  // namespace lockstep

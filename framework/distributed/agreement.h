@@ -11,6 +11,8 @@
 
 namespace lockstep {
 
+class Store;
+
 // How long ranks wait for each other here: one may read a checkpoint alone, try all algorithms of a large model, or
 // prepare its data. A rank that is gone is noticed at once.
 inline constexpr std::chrono::minutes kAgreementTime{5};
@@ -26,5 +28,7 @@ std::string from_rank_0(ProcessGroup& group, const std::string& what, const std:
 // Throws std::invalid_argument on every rank unless all ranks give the same text. The ranks whose text differs from
 // rank 0's name the first line that does. `what` says in the message what is compared.
 void expect_agreement(ProcessGroup& group, const std::string& what, const std::string& text);
+// The same before there is a group: every rank comes within a minute.
+void expect_agreement(Store& store, const std::string& what, const std::string& text);
 
 }  // namespace lockstep

@@ -48,12 +48,21 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Holds back the signals that the launcher waits for, and puts things back as they were.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Holds back the signals that the launcher waits for, and puts things back as they were. One that was ignored when it
+// started, as by nohup, stays so: held back, it would be taken after all.
 class SignalWait {
  public:
   SignalWait() {
     sigemptyset(&awaited_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP}) sigaddset(&awaited_, signal);
+    sigaddset(&awaited_, SIGCHLD);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+      if (!is_ignored(signal)) sigaddset(&awaited_, signal);
+    }
     ::sigprocmask(SIG_BLOCK, &awaited_, &previous_);
     struct sigaction standard {};
     standard.sa_handler = SIG_DFL;

@@ -8,6 +8,7 @@
 #include "framework/core/error.h"
 #include "framework/core/exit_codes.h"
 #include "framework/core/gpu.h"
+#include "framework/distributed/agreement.h"
 #include "framework/distributed/gpu_assignment.h"
 #include "framework/distributed/launcher.h"
 
@@ -31,9 +32,12 @@ ContextOptions on_own_gpu(ContextOptions options, const Environment& environment
 
 }  // namespace
 
-World::World(const Environment& environment, const GroupOptions& options)
+World::World(const Environment& environment, const GroupOptions& options, const std::string& options_text)
     : environment_(environment), store_(join_store(environment)) {
-  run([&] { group_ = make_process_group("auto", environment, store_, options); });
+  run([&] {
+    if (store_) expect_agreement(*store_, "options", options_text);  // even where the group runs depends on them
+    group_ = make_process_group("auto", environment, store_, options);
+  });
 }
 
 void World::run(const std::function<void()>& body) {

@@ -15,8 +15,10 @@ namespace lockstep {
 // This rank among the others: a store to agree through and a group to compute with.
 class World {
  public:
-  // Collective: returns when all ranks have met. Errors are Store's and make_process_group's.
-  explicit World(const Environment& environment, const GroupOptions& options = {});
+  // Collective: returns when all ranks have met. Errors are Store's and make_process_group's, and
+  // std::invalid_argument where the ranks were not started with the same `options_text`, one line for each option.
+  explicit World(const Environment& environment, const GroupOptions& options = {},
+                 const std::string& options_text = {});
 
   int rank() const { return environment_.rank; }
   int size() const { return environment_.world_size; }

@@ -12,6 +12,7 @@
 #include "framework/core/allocator.h"
 #include "framework/core/context.h"
 #include "framework/core/tensor.h"
+#include "framework/distributed/agreement.h"
 
 namespace lockstep {
 namespace {
@@ -55,7 +56,7 @@ std::vector<T> gather(ProcessGroup& group, const T& mine) {
 
 // The first rank's that has one.
 std::string any_text(ProcessGroup& group, const std::string& text) {
-  const std::vector<std::string> all = gather_texts(group, text);
+  const std::vector<std::string> all = gather_texts(group, "link probe", text);
   const auto found = std::find_if(all.begin(), all.end(), [](const std::string& of_rank) { return !of_rank.empty(); });
   return found == all.end() ? std::string() : *found;
 }
@@ -63,14 +64,6 @@ std::string any_text(ProcessGroup& group, const std::string& text) {
 }  // namespace
 
 std::vector<unsigned> gather_processes(ProcessGroup& group) { return gather(group, static_cast<unsigned>(::getpid())); }
-
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
-  std::array<char, kTextBytes> mine;
-  put_text(mine, text);
-  std::vector<std::string> all;
-  for (const auto& of_rank : gather(group, mine)) all.emplace_back(of_rank.data());
-  return all;
-}
 
 std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& traffic) {
   Report mine{};

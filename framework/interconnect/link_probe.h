@@ -24,9 +24,8 @@ struct ProbeOptions {
 // back to the device. A world of one rank has no link: unproven.
 LinkProof probe_link(LinkMode mode, ProcessGroup& group, LinkCounters& counters, const ProbeOptions& options = {});
 
-// Collective: every rank's process id, its text (of which 159 bytes arrive), and what its counters say, in rank order.
+// Collective: every rank's process id, and what its counters say, in rank order.
 std::vector<unsigned> gather_processes(ProcessGroup& group);
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text);
 std::vector<LinkTraffic> gather_traffic(ProcessGroup& group, const LinkTraffic& traffic);
 
 }  // namespace lockstep

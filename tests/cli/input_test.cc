@@ -38,6 +38,7 @@ TEST(WrongInput, ValuesOutOfRange) {
   expect_refused(run_command("train lenet --steps 3 --epochs 1"), {"--steps", "--epochs", "both"});
   expect_refused(run_command("train lenet --dropout 1"), {"--dropout", "[0, 1)"});
   expect_refused(run_command("train lenet --ranks 0"), {"--ranks", "at least 1", "got 0"});
+  expect_refused(run_command("compare mlp --emulate nvlink4,pcie5 --grad-dtype bf16"), {"--grad-dtype", "CPU ranks"});
   expect_refused(run_command("train lenet --momentum 1.5"), {"momentum", "[0, 1)", "1.5"});
   expect_refused(run_command("train"), {"MODEL"});
 }
@@ -139,6 +140,18 @@ TEST(WrongInput, JsonThatIsNoFileOrTooDeep) {
     expect_refused(run_command(command + (directory / "pipe")), {"pipe", "expected a file"});
     expect_refused(run_command(command + (directory / ".")), {"expected a file"});
   }
+}
+
+TEST(WrongInput, OutputsThatCouldNotBeWrittenInTheEnd) {
+  const TemporaryDirectory directory;
+  const std::string longest(255, 'b');
+  EXPECT_EQ(run_command("topology --json " + (directory / longest)).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(directory / longest));
+  expect_refused(run_command("topology --json " + (directory / (longest + "b"))), {"--json", "File name too long"});
+  ASSERT_EQ(mkfifo((directory / "pipe").c_str(), 0600), 0);
+  const CommandResult unread = run_command("topology --json " + (directory / "pipe"), "", "timeout 20 env");
+  EXPECT_EQ(unread.code, 1);
+  expect_one_line(unread.err, {"--json", "a reader at the other end of the pipe"});
 }
 
 TEST(WrongInput, PipesWhereFilesOfARunShouldBe) {

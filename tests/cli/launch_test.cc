@@ -125,6 +125,18 @@ TEST(Launch, AnInterruptEndsAll) {
   EXPECT_TRUE(within(std::chrono::seconds(5), [&] { return run.processes().empty(); }));
 }
 
+// As under nohup.
+TEST(Launch, WhatWasIgnoredAtTheStartEndsNothing) {
+  const auto previous = ::signal(SIGHUP, SIG_IGN);
+  LongRun run;
+  ::signal(SIGHUP, previous);
+  kill(run.launcher(), SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(run.processes().size(), 3u);
+  kill(run.launcher(), SIGTERM);
+  EXPECT_EQ(run.ends_within(std::chrono::seconds(30)), 128 + SIGTERM) << run.errors();
+}
+
 // "T" for one that is stopped.
 std::string state_of(pid_t process) {
   std::ifstream stream("/proc/" + std::to_string(process) + "/stat");
@@ -170,6 +182,29 @@ TEST(Launch, VariablesOfTorchrunAreUnderstood) {
   EXPECT_EQ(first.code, 0) << first.err;
   EXPECT_EQ(other.code, 0) << other.err;
   EXPECT_EQ(losses_of(runs / "torchrun"), losses_of(runs / "own"));
+}
+
+// Each of these hung for minutes or gave figures of something else.
+TEST(Launch, RanksThatWereToldDifferentThingsSaySo) {
+  const std::string measure = "measure mlp --device cpu --steps 1 --warmup 1 ";
+  const std::string sweep = "all-reduce --device cpu -b 8 -e 8 ";
+  const std::pair<std::string, std::string> differ[] = {{measure, measure + "--batch-per-rank 1"},
+                                                        {measure, measure + "--emulate nvlink4"},
+                                                        {measure, measure + "--alone"},
+                                                        {measure, sweep},
+                                                        {sweep, sweep + "-o max"},
+                                                        {sweep, sweep + "--link net"}};
+  for (const auto& [of_rank_0, of_rank_1] : differ) {
+    const std::string world =
+        "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(free_port()) + " ";
+    CommandResult other;
+    std::thread second([&, &options = of_rank_1] { other = run_command(options, world + "RANK=1 LOCAL_RANK=1"); });
+    const CommandResult first = run_command(of_rank_0, world + "RANK=0 LOCAL_RANK=0");
+    second.join();
+    EXPECT_EQ(first.code, 2) << of_rank_1 << first.err;
+    EXPECT_EQ(other.code, 2) << of_rank_1 << other.err;
+    expect_one_line(other.err, {"expected the same options on every rank", "rank 0 has", "this rank has"});
+  }
 }
 
 TEST(Mpi, MpirunGivesTheLossesOfOwnRanks) {
