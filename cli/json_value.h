@@ -40,10 +40,11 @@ struct Range {
   T most = std::numeric_limits<T>::max();
 };
 
-// Of what is counted or measured: far more than there ever is, and a sum or a product of a few still fits.
+// Of what is counted or measured: far more than there ever is, a sum or a product of a few still fits, and no more
+// digits than fit a line.
 template <class T>
-Range<T> measured_range() {
-  if constexpr (std::is_floating_point_v<T>) return {0, 1e100};
+constexpr Range<T> measured_range() {
+  if constexpr (std::is_floating_point_v<T>) return {0, 1e18};
   if constexpr (std::is_integral_v<T>) return {0, sizeof(T) < 8 ? std::numeric_limits<T>::max() : T(1ULL << 50)};
   return {};
 }

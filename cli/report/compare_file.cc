@@ -16,7 +16,7 @@ namespace lockstep::cli {
 namespace {
 
 // Of differences, which noise may turn round.
-constexpr Range<double> kSigned{-1e100, 1e100};
+constexpr Range<double> kSigned{-measured_range<double>().most, measured_range<double>().most};
 
 std::optional<Figured> figured_of(const Json& json, const char* value) {
   const auto number = value_if<double>(json, value);
@@ -72,16 +72,29 @@ std::optional<StepTimeline> step_timeline_of(const Json& json) {
 
 bool is_proven(const ArmFigures& arm) { return parse_verdict(arm.proof) == Verdict::proven; }
 
-// What an arm says of itself counts where its runs bear it out.
-void lower_to_runs(ArmFigures& arm, const Json& runs) {
+// What an arm says of itself counts where its runs bear it out: all of them, and what their GPUs counted.
+void lower_to_runs(ArmFigures& arm, const Json& runs, const CaseFigures& figures) {
   if (!is_proven(arm)) return;
   const Json& proof = runs.empty() ? runs : worst_proof(runs.get_ref<const std::vector<Json>&>());
-  if (verdict_of(proof) == Verdict::proven) return;
-  arm.proof = verdict_name(verdict_of(proof));
-  arm.proof_reason = value_of<std::string>(proof, "reason", "not all of its runs in the file are proven");
+  if (verdict_of(proof) != Verdict::proven) {
+    arm.proof = verdict_name(verdict_of(proof));
+    arm.proof_reason = value_of<std::string>(proof, "reason", "not all of its runs in the file are proven");
+    return;
+  }
+  std::string why;
+  if (std::cmp_not_equal(runs.size(), figures.repeats)) {
+    why = fmt::format("it has {} of {} runs", runs.size(), figures.repeats);
+  }
+  for (std::size_t i = 0; i < runs.size() && why.empty(); ++i) {
+    why = refutation_of_run(runs[i], arm.link, figures.ranks);
+    if (!why.empty()) why = fmt::format("run {}, {}", i + 1, why);
+  }
+  if (why.empty()) return;
+  arm.proof = verdict_name(Verdict::unproven);
+  arm.proof_reason = "the file calls it proven, but holds what refutes it: " + why;
 }
 
-ArmFigures arm_of(const Json& json) {
+ArmFigures arm_of(const Json& json, const CaseFigures& figures) {
   ArmFigures arm;
   arm.link = value_of<std::string>(json, "link", "unnamed link");
   arm.path = value_of<std::string>(json, "path");
@@ -94,7 +107,7 @@ ArmFigures arm_of(const Json& json) {
   arm.proof = value_of<std::string>(json, "proof", "not measured");
   arm.proof_reason = value_of<std::string>(json, "proof_reason");
   const Json& runs = elements_of(json, "runs");
-  lower_to_runs(arm, runs);
+  lower_to_runs(arm, runs, figures);
   const Json run = runs.empty() ? Json() : runs.front();
   const Json& probe = entry_of(run, "probe");
   arm.over_nvlink = value_of<bool>(probe, "over_nvlink");
@@ -103,7 +116,9 @@ ArmFigures arm_of(const Json& json) {
   arm.timeline = step_timeline_of(entry_of(json, "timeline"));
   const Json& sweep = entry_of(json, "sweep");
   arm.sweep = sweep_times(sweep);
-  arm.sweep_proven = verdict_of(entry_of(sweep, "probe")) == Verdict::proven;
+  const Json& sweep_probe = entry_of(sweep, "probe");
+  arm.sweep_proven = verdict_of(sweep_probe) == Verdict::proven &&
+                     refutation_of_probe(sweep_probe, arm.link, value_of<int>(sweep, "ranks")).empty();
   arm.model = model_times(elements_of(json, "bandwidth"));
   arm.host_to_device_gb_s = value_if<double>(sweep, "host_to_device_gb_s");
   arm.device_to_host_gb_s = value_if<double>(sweep, "device_to_host_gb_s");
@@ -133,7 +148,7 @@ CaseFigures case_of(const Json& json) {
   figures.steps = value_of<int>(json, "steps");
   figures.warmup = value_of<int>(json, "warmup");
   figures.alone_ms = value_if<double>(json, "alone_ms");
-  for (const Json& arm : elements_of(json, "arms")) figures.arms.push_back(arm_of(arm));
+  for (const Json& arm : elements_of(json, "arms")) figures.arms.push_back(arm_of(arm, figures));
   // Each of these alone says so, whatever else a file has lost.
   figures.emulated |= figures.slow_motion != 1.0;
   for (const ArmFigures& arm : figures.arms) figures.emulated |= arm.proof == "emulated";
@@ -220,7 +235,7 @@ ClaimEvidence evidence_of(const CompareFile& file) {
     if (!speedup.low || !speedup.high) continue;  // one run each: no evidence
     Estimate gain{speedup.value, *speedup.low, *speedup.high};
     if (nvlink != figures.arms.data()) {  // how many times faster NVLink is, not staging
-      const auto inverse = [](double ratio) { return ratio > 0 ? 1 / ratio : 0.0; };
+      const auto inverse = [](double ratio) { return ratio > 1 / measured_range<double>().most ? 1 / ratio : 0.0; };
       gain = {inverse(gain.value), inverse(gain.high), inverse(gain.low)};
     }
     evidence.trainings.push_back({.what = describe_training(figures),

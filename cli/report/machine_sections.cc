@@ -1,6 +1,7 @@
 // The machine, and how to repeat the comparison on it.
 #include <fmt/format.h>
 
+#include "cli/printable.h"
 #include "cli/report/sections.h"
 #include "cli/report/wording.h"
 #include "cli/topology_json.h"
@@ -8,22 +9,33 @@
 namespace lockstep::cli {
 namespace {
 
+// One word to a POSIX shell, whatever is in it: who copies the command runs nothing else.
+std::string shell_word(const std::string& text) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
+  const std::string line = printable(text);
+  if (!line.empty() && line.find_first_not_of(kPlain) == std::string::npos) return line;
+  std::string quoted = "'";
+  for (const char c : line) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
 // With every option that decides the figures.
 std::string command_of(const CaseFigures& figures) {
-  std::string command =
-      fmt::format("lockstep compare {} {} {},{} --ranks {}", figures.model, figures.emulated ? "--emulate" : "--links",
-                  figures.arms[0].link, figures.arms[1].link, figures.ranks);
+  std::string command = fmt::format("lockstep compare {} {} {} --ranks {}", shell_word(figures.model),
+                                    figures.emulated ? "--emulate" : "--links",
+                                    shell_word(figures.arms[0].link + "," + figures.arms[1].link), figures.ranks);
   if (figures.emulated) command += fmt::format(" --slow-motion {}", figures.slow_motion);
-  if (!figures.precision.empty()) command += " --precision " + figures.precision;
+  if (!figures.precision.empty()) command += " --precision " + shell_word(figures.precision);
   if (figures.deterministic) command += " --deterministic";
   if (!figures.on_gpus && figures.threads > 0) command += fmt::format(" --threads {}", figures.threads);
   if (figures.repeats > 0) command += fmt::format(" --repeats {}", figures.repeats);
   if (figures.steps > 0) command += fmt::format(" --steps {} --warmup {}", figures.steps, figures.warmup);
   if (figures.options.is_object()) {
     for (const auto& [name, value] : figures.options.items()) {
-      if (value.is_string()) command += fmt::format(" --{} {}", name, value.get<std::string>());
-      if (value.is_number()) command += fmt::format(" --{} {}", name, value.dump());
-      if (value == true) command += fmt::format(" --{}", name);
+      if (!value.is_string() && !value.is_number() && value != true) continue;
+      command += " " + shell_word("--" + name);
+      if (value.is_string()) command += " " + shell_word(value.get<std::string>());
+      if (value.is_number()) command += " " + value.dump();
     }
   }
   return command;

@@ -166,13 +166,7 @@ void add_result(Blocks& blocks, const CompareFile& file, const Cases& cases) {
                            "times as long as the links' published figures say; nothing here was measured on a GPU.",
                            factor_text(first.slow_motion))});
   }
-  for (const CaseFigures* figures : cases) {
-    for (const ArmFigures& arm : figures->arms) {
-      if (parse_verdict(arm.proof).value_or(Verdict::proven) == Verdict::proven) continue;
-      blocks.push_back(Notice{fmt::format("{}{} is {}: {}", cases.size() > 1 ? describe_training(*figures) + ": " : "",
-                                          link_name(arm, figures->emulated), arm.proof, arm.proof_reason)});
-    }
-  }
+  for (std::string& doubt : doubts_of(file)) blocks.push_back(Notice{std::move(doubt)});
   if (!first.conclusion.empty()) blocks.push_back(Paragraph{sentence(first.conclusion)});
   for (const ArmFigures& arm : first.arms) {
     if (arm.path == kStagedOverPcie)

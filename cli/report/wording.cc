@@ -118,6 +118,18 @@ std::string proof_text(const CaseFigures& figures) {
   return worst != Verdict::unproven || all_have_one ? verdict_name(worst) : "link not proven";
 }
 
+std::vector<std::string> doubts_of(const CompareFile& file) {
+  std::vector<std::string> doubts;
+  for (const CaseFigures& figures : file.cases) {
+    for (const ArmFigures& arm : figures.arms) {
+      if (parse_verdict(arm.proof).value_or(Verdict::proven) == Verdict::proven) continue;
+      doubts.push_back(fmt::format("{}{} is {}: {}", file.cases.size() > 1 ? describe_training(figures) + ": " : "",
+                                   link_name(arm, figures.emulated), arm.proof, arm.proof_reason));
+    }
+  }
+  return doubts;
+}
+
 std::string headline(const CaseFigures& figures) {
   const ArmFigures& fast = figures.arms[0];
   const ArmFigures& slow = figures.arms[1];

@@ -106,10 +106,11 @@ struct Part {
 // Where element (channel of the target, product) of the weights lies: for the gradient of x they are turned round.
 struct Weights {
   const float* data;
+  bool turned;
   int channels, channel_step, tap_step, depth_step, first;
 
-  Weights(const Shape& weight, const float* address, bool turned)
-      : data(address), channels(static_cast<int>(weight[turned ? 3 : 0])) {
+  Weights(const Shape& weight, const float* address, bool turns)
+      : data(address), turned(turns), channels(static_cast<int>(weight[turns ? 3 : 0])) {
     const int depth = static_cast<int>(weight[3]);
     const int taps = static_cast<int>(weight[1] * weight[2]);
     channel_step = turned ? 1 : taps * depth;
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(kBlock)
   // Products past the end have a weight of 0: any element does.
 #pragma unroll 1
   for (int k = thread; k < terms; k += kBlock) offsets[k] = k < products ? 4 * g.offset(k) : 0;
-  cuda::begin_kernel();
+  if (!weights.turned) cuda::begin_kernel();
   const int channel = static_cast<int>(blockIdx.y) * kTile + thread % kTile;  // of each element that the thread moves
   const bool exists = channel < weights.channels;
   cuda::gather(weights.data, terms * kTile, matrix, [&](int i) {
@@ -142,6 +143,7 @@ __global__ void __launch_bounds__(kBlock)
     const int at = weights.first + tap * weights.tap_step + (k - tap * g.depth) * weights.depth_step;
     return cuda::Origin{exists && k < products, at + channel * weights.channel_step};
   });
+  if (weights.turned) cuda::begin_kernel();  // backward's are old
   const float start = bias != nullptr && exists ? bias[channel] : 0.0F;
 
   for (int64_t index = blockIdx.x; index < g.groups; index += gridDim.x) {
@@ -187,17 +189,17 @@ __global__ void __launch_bounds__(kBlock) weight_kernel(PatchGeometry g, Split<1
   Part<1> part(split);
   const int product = part.unit(0);
   const float* const values = patch + (product < products ? g.offset(product) : 0);
-  cuda::begin_kernel();
 
   const int channel = static_cast<int>(blockIdx.y) * kTile + thread % kTile;  // of each element that the thread moves
   const bool exists = channel < outputs;
   for (int64_t index = blockIdx.x; index < g.groups; index += gridDim.x) {
     const auto group = g.group(index);
+    g.load(x, group, patch);
+    if (index == blockIdx.x) cuda::begin_kernel();  // x is old, dy may not be
     cuda::gather(dy + group.first_pixel * outputs, terms * kTile, gradients, [&](int i) {
       const int pixel = i / kTile;
       return cuda::Origin{exists && pixel < group.pixels, pixel * outputs + channel};
     });
-    g.load(x, group, patch);
     cuda::wait_for_copies<0>();
     __syncthreads();
     if (part.works()) {

@@ -81,7 +81,6 @@ __global__ void __launch_bounds__(32 * kWarps) weight_kernel(PatchGeometry g, co
   constexpr int kWidth = kColumns * 8;
   auto* const memory = cuda::dynamic_shared<unsigned char>();
   auto* const patch = reinterpret_cast<bfloat16*>(memory + kWarps * kWarpBytes<kTiles>);
-  cuda::begin_kernel();
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
   const int lane = thread % 32;
@@ -107,10 +106,11 @@ __global__ void __launch_bounds__(32 * kWarps) weight_kernel(PatchGeometry g, co
       if (i < mine) gradients.start(i, group.first_pixel + pixel, group.pixels - pixel);
       cuda::commit_copies();
     };
-#pragma unroll
-    for (int i = 0; i < kStages - 1; ++i) start(i);
     __syncthreads();
     g.load(x, group, patch);
+    if (index == blockIdx.x) cuda::begin_kernel();  // x is old, dy may not be
+#pragma unroll
+    for (int i = 0; i < kStages - 1; ++i) start(i);
     __syncthreads();
     for (int i = 0; i < mine; ++i) {
       start(i + kStages - 1);

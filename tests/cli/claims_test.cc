@@ -19,6 +19,15 @@ TEST(Claims, ThePageInDocsIsWhatTheCommandWrites) {
       << "write it again: build/bin/lockstep claims --page > docs/claims.md";
 }
 
+TEST(Claims, ThePageTakesNothingElse) {
+  for (const char* other : {"--from docs/claims.md", "--json claims.json"}) {
+    const CommandResult result = run_command(std::string("claims --page ") + other);
+    EXPECT_EQ(result.code, 2) << other;
+    EXPECT_EQ(result.out, "");
+    expect_one_line(result.err, {"--page", "excludes", std::string(other).substr(0, 6)});
+  }
+}
+
 TEST(Claims, TheMachineAnswersForItself) {
   const testing::FakeNvml machine(testing::fake_machine({testing::fake_h200(0), testing::fake_h200(1)}));
   const TemporaryDirectory folder;

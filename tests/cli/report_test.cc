@@ -95,7 +95,7 @@ TEST(Report, TheFiguresAreThoseOfTheComparison) {
       contains(text, "| NVLink, 0, VGG-16 at 32 images a GPU | 1.07 GB | 1.07 GB | 0.00 GB | 0.00 GB | 1.07 GB |"));
   EXPECT_TRUE(contains(text, "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=0"));
   EXPECT_TRUE(contains(text,
-                       "lockstep compare vgg16 --links nvlink,pcie --ranks 2 --precision bf16 --repeats 5 --steps "
+                       "lockstep compare vgg16 --links nvlink,pcie --ranks 2 --precision bf16 --repeats 2 --steps "
                        "40 --warmup 5 --batch-per-rank 32 "));
   EXPECT_TRUE(contains(text, "not reproduced: not in general: VGG-16 at 32 images a GPU 2.39x, but VGG-16 at 128"));
 }
@@ -227,6 +227,75 @@ TEST(Report, AnArmIsNoBetterProvenThanItsRuns) {
   EXPECT_FALSE(contains(headline([](json& arm) { arm["runs"] = json::array(); }), ", proven)"));
 }
 
+TEST(Report, AnArmIsNoBetterProvenThanWhatItsGpusCounted) {
+  const json sound = comparison_of("made_up_h200")["cases"][0];
+  const auto with = [&](auto&& change) {
+    json comparison = sound;
+    change(comparison);
+    return comparison;
+  };
+  const auto in_each_run = [](json& arm, auto&& change) {
+    for (json& run : arm["runs"]) {
+      for (const char* part : {"probe", "training"}) change(run[part]);
+    }
+  };
+  const struct {
+    json comparison;
+    const char* part;
+  } refuted[] = {
+      {with([](json& it) { it["repeats"] = 500; }),
+       "NVLink is unproven: the file calls it proven, but holds what "
+       "refutes it: it has 2 of 500 runs"},
+      {with([](json& it) { it["arms"][0]["runs"].erase(1); }), "it has 1 of 2 runs"},
+      {with([&](json& it) { in_each_run(it["arms"][0], [](json& proof) { proof["mode"] = "pcie"; }); }),
+       "run 1, probe: it was measured in link mode pcie"},
+      {with([](json& it) { it["arms"][0]["link"] = "fast"; }), "it was measured in link mode nvlink"},
+      {with([](json& it) { it["arms"][1]["runs"][1]["training"]["mode"] = "net"; }),
+       "PCIe, staged is unproven: the file calls it proven, but holds what refutes it: run 2, training: it was "
+       "measured in link mode net"},
+      {with([&](json& it) { in_each_run(it["arms"][0], [](json& proof) { proof["over_nvlink"] = false; }); }),
+       "run 1, probe: it says that the bytes did not take NVLink, but rank 0: NVLink carried 1.07 GB out"},
+      {with([](json& it) { it["arms"][1]["runs"][1]["probe"]["over_nvlink"] = true; }),
+       "run 2, probe: it says that the bytes took NVLink, but rank 0: NVLink carried 0.00 GB out"},
+      {with([](json& it) { it["arms"][0]["runs"][1]["training"]["gpus"].erase(1); }),
+       "run 2, training: it has the bytes of 1 GPUs for 2 ranks"},
+      {with([](json& it) { it["ranks"] = 8; }), "run 1, probe: it has the bytes of 2 GPUs for 8 ranks"},
+      {with([](json& it) { it["arms"][0]["runs"][0]["probe"]["gpus"][1]["nvlink_sent_bytes"] = 0; }),
+       "run 1, probe: rank 1: NVLink carried 0.00 GB out and 1.07 GB in of 1.07 GB"},
+      {with([](json& it) { it["arms"][0]["runs"][0]["probe"]["gpus"][1]["nvlink_sent_bytes"] = nullptr; }),
+       "run 1, probe: rank 1: NVLink counters: not counted"},
+      {with([](json& it) { it["arms"][1]["runs"][0]["probe"]["gpus"][0]["nvlink_sent_bytes"] = 1e9; }),
+       "run 1, probe: rank 0: NVLink carried 1.00 GB out"},
+      {with([](json& it) { it["arms"][1]["runs"][0]["probe"]["expected_bytes"] = 0; }),
+       "run 1, probe: it does not say how many bytes"},
+      {with(
+           [](json& it) { it["arms"][1]["runs"][1]["training"]["gpus"][0]["nvlink_received_bytes"] = 40'000'000'000; }),
+       "run 2, training: over all GPUs, NVLink carried 0.00 GB out and 40.00 GB in"},
+      {with([](json& it) { it["arms"][0]["runs"][1]["training"]["gpus"][0]["disturbance"] = "process 7 is on it"; }),
+       "run 2, training: rank 0: process 7 is on it"},
+  };
+  for (const auto& [comparison, part] : refuted) {
+    const Report made = report(comparison);
+    EXPECT_TRUE(contains(made.result.out, ", unproven)")) << part << made.result.out << made.result.err;
+    const std::string text = plain_markdown(made.markdown);
+    EXPECT_LT(text.find(part), text.find("## ")) << part << "\n" << text.substr(0, 2000);
+    EXPECT_FALSE(contains(made.html, "reproduced: for")) << part;
+  }
+  // What compare writes where PCIe cannot be read, and where NCCL_PROTO sends flags.
+  const json readable = with([&](json& it) {
+    in_each_run(it["arms"][0], [](json& proof) {
+      for (json& gpu : proof["gpus"]) {
+        gpu["pcie_sent_bytes"] = gpu["pcie_received_bytes"] = nullptr;
+        for (const char* way : {"nvlink_sent_bytes", "nvlink_received_bytes"}) gpu[way] = 2 * gpu[way].get<double>();
+      }
+    });
+    in_each_run(it["arms"][1], [](json& proof) {
+      for (json& gpu : proof["gpus"]) gpu["pcie_sent_bytes"] = gpu["pcie_received_bytes"] = {{"not", "permitted"}};
+    });
+  });
+  EXPECT_TRUE(contains(report(readable).result.out, ", proven)")) << report(readable).markdown.substr(0, 1000);
+}
+
 TEST(Report, OneSignOfEmulationIsEnough) {
   json comparison = comparison_of("emulated");
   json& one = comparison.contains("cases") ? comparison["cases"][0] : comparison;
@@ -254,6 +323,32 @@ TEST(Report, ItIsRepeatedWithAllThatDecidesTheFigures) {
   comparison["threads"] = 3;
   const std::string text = report(comparison).markdown;
   EXPECT_TRUE(contains(text, " --deterministic --threads 3 ")) << text;
+}
+
+TEST(Report, WhatIsRepeatedIsOneCommandToAShell) {
+  json comparison = comparison_of("emulated");
+  const std::vector<std::string> nasty{"on; touch X #", "$(touch X)", "it's `a` \"b\"", "", "*", "a\ntouch X", "~"};
+  json options;
+  for (const std::string& text : nasty) options["x" + std::to_string(options.size())] = text;
+  options["y; touch X"] = true;
+  comparison["options"] = options;
+  comparison["model"] = "mlp && touch X";
+  comparison["precision"] = "f32|cat";
+  const Report made = report(comparison);
+  const TemporaryDirectory folder;
+  // Each word that it gets on a line of its own; any other command would be the shell's to find.
+  std::ofstream(folder / "it.sh") << "PATH=/nowhere\nlockstep() { printf '<%s>\\n' \"$@\"; }\n"
+                                  << all(made.markdown, "\n    (lockstep compare .*)\n").at(0) << "\n";
+  EXPECT_TRUE(contains(plain_html(made.html), all(made.markdown, "\n    (lockstep compare .*)\n").at(0)));
+  ASSERT_EQ(std::system(("sh " + folder / "it.sh" + " > " + folder / "words 2>&1").c_str()), 0);
+  const std::string words = text_of(folder / "words");
+  EXPECT_TRUE(contains(words, "<compare>\n<mlp && touch X>\n<--emulate>\n<nvlink4,pcie5>\n")) << words;
+  EXPECT_TRUE(contains(words, "<--precision>\n<f32|cat>\n")) << words;
+  std::string expected = "<--warmup>\n<2>\n";
+  for (std::size_t i = 0; i < nasty.size(); ++i) {
+    expected += "<--x" + std::to_string(i) + ">\n<" + replaced(nasty[i], "\n", " ") + ">\n";
+  }
+  EXPECT_TRUE(contains(words, expected + "<--y; touch X>\n")) << words;
 }
 
 TEST(Report, FilesThatAreNoComparisonAreRefusedInALine) {
@@ -322,6 +417,8 @@ TEST(Report, NumbersThatCannotBeAreRefusedByName) {
       {"/speedup/low", "5", "value: expected it between low and high"},
       {"/speedup/value", "0.5", "value: expected it between low and high"},
       {"/arms/0/step_ms/median", "-3.0", "median: expected a number from 0"},
+      {"/arms/0/step_ms/median", "1e99", "median: expected a number from 0 to 1e+18"},
+      {"/arms/0/exposed_ms", "-1e99", "exposed_ms: expected a number from -1e+18 to 1e+18"},
       {"/arms/0/hidden_share", "1e300", "hidden_share: expected a number from 0 to 1"},
       {"/arms/0/timeline/buckets/0/bytes", "-1", "bytes: expected a whole number"},
       {"/emulated", "\"yes\"", "emulated: expected true or false"},
@@ -396,6 +493,7 @@ TEST(Claims, OnlyNvlinkAgainstStagingAnswersThem) {
   // NVLink against itself, by another name.
   arms[1] = arms[0];
   arms[1]["link"] = "auto";
+  for (json& run : arms[1]["runs"]) run["probe"]["mode"] = run["training"]["mode"] = "auto";
   comparison["cases"][0]["speedup"] = {{"value", 1.0}, {"low", 0.99}, {"high", 1.01}};
   answers = claims_of(comparison);
   EXPECT_EQ(answers["training-2-5"]["verdict"], "not measurable here");
@@ -407,6 +505,23 @@ TEST(Claims, SweepsCountByTheirOwnProof) {
   json comparison = comparison_of("made_up_h200");
   for (json& figures : comparison["cases"]) figures["arms"][0]["sweep"]["probe"]["verdict"] = "unproven";
   EXPECT_EQ(claims_of(comparison)["latency-tenth"]["verdict"], "not measurable here");
+  comparison = comparison_of("made_up_h200");
+  for (json& figures : comparison["cases"]) {
+    figures["arms"][0]["sweep"]["probe"]["gpus"][1]["nvlink_received_bytes"] = 0;
+  }
+  EXPECT_EQ(claims_of(comparison)["latency-tenth"]["verdict"], "not measurable here");
+}
+
+TEST(Claims, DoubtsAboutAComparisonComeFirst) {
+  json comparison = comparison_of("made_up_h200")["cases"][0];
+  comparison["arms"][0]["runs"][0]["probe"]["over_nvlink"] = false;
+  const TemporaryDirectory folder;
+  std::ofstream(folder / "comparison.json") << comparison;
+  const CommandResult result = run_command("claims --from " + folder / "comparison.json");
+  EXPECT_EQ(result.out.rfind("NVLink is unproven: the file calls it proven, but holds what refutes it: run 1, ", 0), 0u)
+      << result.out;
+  EXPECT_EQ(claims_of(comparison)["training-2-5"]["reason"],
+            "which link carried the bytes was not proven for VGG-16 at 32 images a GPU");
 }
 
 TEST(Claims, AComparisonAnswersThem) {
