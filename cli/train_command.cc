@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/arguments.h"
 #include "cli/checkpoints.h"
@@ -122,8 +123,10 @@ void inherit_options(const CLI::App& app, TrainArguments& arguments) {
     }
     read_from(arguments.resume + "/config.json", [&] { fill_from_json(app, arguments, options); });
   } catch (const nlohmann::json::exception& error) {
-    throw std::invalid_argument(
-        fmt::format("{}/config.json: expected the options of a run, got: {}", arguments.resume, error.what()));
+    const std::string_view text = error.what();  // "[json.exception.out_of_range.403] key 'model' not found"
+    const std::size_t name_end = text.find("] ");
+    throw std::invalid_argument(fmt::format("{}/config.json: expected the options of a run, got: {}", arguments.resume,
+                                            text.substr(name_end == text.npos ? 0 : name_end + 2)));
   }
 }
 

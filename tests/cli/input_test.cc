@@ -260,6 +260,8 @@ TEST(WrongInput, CheckpointsOfAnotherModelOrData) {
   std::ofstream(runs / "run/config.json") << shorter;
   expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), {"config.json", "an entry lr"});
   config["options"]["seed"] = 7;
+  std::ofstream(runs / "run/config.json") << R"({"lr": "x"})";
+  expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), {"got: key 'model' not found"});
   std::ofstream(runs / "run/config.json") << config;
   expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), {"seed", "with, 0, got 7"});
 }
