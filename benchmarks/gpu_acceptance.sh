@@ -54,7 +54,7 @@ tests() {
   done
 }
 
-sanitized() {  # TOOL LIMIT_S PROGRAM OPTION...
+sanitized() {  # TOOL LIMIT_S PROGRAM OPTION...; the line is named after the last option
   line "$1, ${*: -1}" "$2" compute-sanitizer --error-exitcode 9 --tool "$1" "${@:3}"
 }
 
@@ -67,8 +67,8 @@ sanitizers() {
   # itself, of own kernels. Under the tool the libraries' may come out as faster.
   sanitized initcheck 120 "${step[@]}" --model mlp
   sanitized initcheck 120 "${step[@]}" --model lenet
-  local own=("$folder/lockstep" measure --device cuda --precision bf16 --ranks 1 --alone --warmup 1 --steps 2
-    --plan "$logs/lenet.plan" lenet)
+  local own=("$folder/lockstep" measure lenet --device cuda --ranks 1 --alone --warmup 1 --steps 2
+    --plan "$logs/lenet.plan" --precision bf16)
   line "plan, lenet in bf16" 60 "${own[@]}"
   sanitized initcheck 120 "${own[@]}"
   # cuDNN's own data gradients have hazards inside them; optimizers share no memory, and their tests are long.

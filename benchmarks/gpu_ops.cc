@@ -134,12 +134,12 @@ void linear_layer(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, 
 
 void loss(std::int64_t rows, std::int64_t classes) {
   const Tensor logits = noise({rows, classes}), lse = noise({rows}, DType::f32), value = noise({}, DType::f32);
-  const Tensor labels = Tensor::zeros({rows}, DType::i32);
+  const Tensor labels = Tensor::zeros({rows}, DType::i32), gradient = noise({rows, classes});
   const std::string sizes = fmt::format("{}x{}", rows, classes);
   row("softmax cross-entropy forward " + sizes, Rate::bytes, bytes_of({logits}),
       [=](auto& exec) { cuda::softmax_cross_entropy_forward(exec, logits, labels, 0.0, lse, value); });
   row("softmax cross-entropy backward " + sizes, Rate::bytes, 2 * bytes_of({logits}),
-      [=](auto& exec) { cuda::softmax_cross_entropy_backward(exec, value, logits, labels, lse, 0.0, logits); });
+      [=](auto& exec) { cuda::softmax_cross_entropy_backward(exec, value, logits, labels, lse, 0.0, gradient); });
 }
 
 void sgd(std::int64_t count) {

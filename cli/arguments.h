@@ -88,11 +88,13 @@ nlohmann::ordered_json to_json(Arguments arguments) {
   return json;
 }
 
-// A line for the command and one for each option, so that ranks that were told different things can name it.
+// A line for the command and one for each option, so that ranks that were told different things can name it; without
+// those that may differ: what fits the host, and files that rank 0 alone reads or writes.
 template <class Arguments>
 std::string option_lines(const std::string& command, Arguments arguments) {
   std::string lines = command + "\n";
-  visit_fields(arguments, [&](const char* option, auto& field, const char*) {
+  visit_fields(arguments, [&](const std::string& option, auto& field, const char*) {
+    if (option == "--threads" || option == "--json" || option == "--plan") return;
     std::string value = "not given";
     if constexpr (requires { field.has_value(); }) {
       if (field) value = fmt::format("{}", *field);

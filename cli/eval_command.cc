@@ -67,8 +67,7 @@ void run_rank(const EvalArguments& arguments, const Dataset& dataset, const Plac
               const LinkPolicy& policy) {
   Context context(context_of(arguments.device, placement));
   const ContextScope scope(context);
-  World world(placement.environment, {.timeout = kRankDeadline},
-              option_lines(fmt::format("eval {} --checkpoint {}", arguments.model, arguments.checkpoint), arguments));
+  World world(placement.environment, {.timeout = kRankDeadline}, option_lines("eval " + arguments.model, arguments));
   world.run([&] { evaluate_as(arguments, dataset, policy, world); });
 }
 

@@ -54,7 +54,9 @@ std::string refutation_of(const Json& proof, const std::string& link, int ranks,
     if (link != link_mode_name(mode)) continue;
     const LinkProof judged = judge(mode);
     if (judged.verdict != Verdict::proven) return judged.reason;
-    if (judged.over_nvlink == value_of<bool>(proof, "over_nvlink")) return {};
+    const auto claimed = value_if<bool>(proof, "over_nvlink");
+    if (!claimed) return "it does not say whether the bytes took NVLink";
+    if (judged.over_nvlink == *claimed) return {};
     return fmt::format("it says that the bytes {} NVLink, but {}", judged.over_nvlink ? "did not take" : "took",
                        judged.reason);
   }

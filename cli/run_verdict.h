@@ -18,7 +18,8 @@ Verdict verdict_of(const nlohmann::ordered_json& proof);
 const nlohmann::ordered_json& worst_proof(const std::vector<nlohmann::ordered_json>& runs);
 
 // What speaks against the proven probe of a link between so many ranks in the file itself, judged again from the bytes
-// that its GPUs counted; empty where nothing does. What a file does not hold of a judgement counts in favour of it.
+// that its GPUs counted; empty where nothing does. NCCL's own word and settings, which no file holds, and bytes of PCIe
+// that could not be read count in favour of it.
 std::string refutation_of_probe(const nlohmann::ordered_json& probe, const std::string& link, int ranks);
 
 // The same for a proven run of lockstep measure: for its probe and its training.

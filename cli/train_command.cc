@@ -336,7 +336,11 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
     if (placement.environment.launcher != Launcher::lockstep) {
       preflight(*arguments, data, placement.environment.world_size);
     }
-    if (placement.must_launch()) return launch(placement.environment.world_size, argv);
+    if (placement.must_launch()) {
+      // Nor can ranks be started where another run writes.
+      if (!arguments->resume.empty()) RunDirectory(arguments->out, arguments->resume, arguments->model);
+      return launch(placement.environment.world_size, argv);
+    }
     run_rank(*arguments, data, placement, policy);
     return 0;
   };

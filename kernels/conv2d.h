@@ -23,7 +23,8 @@ using Conv2dForward = void(const ExecContext& exec, ConstView x, ConstView weigh
                            const Conv2dParams& params, Activation activation, View y);
 
 // Gradients of x, weight and bias from dy (N, OH, OW, O), the gradient of the sums, before the activation. Null targets
-// are skipped. Takes dx.unrectified.
+// are skipped. Takes dx.unrectified. A GPU reads x and weight while the kernel before this may still run: forward,
+// which read them too, lies between whoever wrote them and this.
 using Conv2dBackward = void(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight,
                             const Conv2dParams& params, GradView dx, GradView dweight, GradView dbias);
 

@@ -14,7 +14,8 @@ using LinearForward = void(const ExecContext& exec, ConstView x, ConstView weigh
                            Activation activation, View y);
 
 // dx (+)= dy weight, dweight (+)= dy^T x, dbias (+)= column sums of dy. dy (N, O): the gradient of the sums, before the
-// activation. Null targets are skipped. Takes dx.unrectified.
+// activation. Null targets are skipped. Takes dx.unrectified. A GPU reads x and weight while the kernel before this may
+// still run: forward, which read them too, lies between whoever wrote them and this.
 using LinearBackward = void(const ExecContext& exec, ConstView dy, ConstView x, ConstView weight, GradView dx,
                             GradView dweight, GradView dbias);
 

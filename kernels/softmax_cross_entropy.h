@@ -15,7 +15,8 @@ using SoftmaxCrossEntropyForward = void(const ExecContext& exec, ConstView logit
                                         double label_smoothing, View lse, View loss);
 
 // gradient = (softmax(logits) - target) * dy / N, of the shape and type of the logits, whose memory it may be. dy: one
-// element; the others as forward read and wrote them.
+// element; the others as forward read and wrote them. A GPU reads logits and labels while the kernel before this may
+// still run: forward lies between whoever wrote them and this.
 using SoftmaxCrossEntropyBackward = void(const ExecContext& exec, ConstView dy, ConstView logits, ConstView labels,
                                          ConstView lse, double label_smoothing, View gradient);
 

@@ -83,7 +83,8 @@ void lower_to_runs(ArmFigures& arm, const Json& runs, const CaseFigures& figures
   }
   std::string why;
   if (std::cmp_not_equal(runs.size(), figures.repeats)) {
-    why = fmt::format("it has {} of {} runs", runs.size(), figures.repeats);
+    why = figures.repeats > 0 ? fmt::format("it has {} of {} runs", runs.size(), figures.repeats)
+                              : "it does not say how many runs there were";
   }
   for (std::size_t i = 0; i < runs.size() && why.empty(); ++i) {
     why = refutation_of_run(runs[i], arm.link, figures.ranks);

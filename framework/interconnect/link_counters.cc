@@ -104,15 +104,15 @@ class PcieCounters {
   UnwrappedCounter received_{most_pcie_bytes_per_s(nvml_, gpu_)};
 };
 
-constexpr int kUrgent = -10;  // a thread that must not be late; where the system allows it
+enum class Urgency : std::uint8_t { usual, high };  // high: it must not be late; where the system allows it
 
 // Calls `look` every `period` from a thread of its own, at once and at the end.
 class Watch {
  public:
-  Watch(std::chrono::milliseconds period, int niceness, std::function<void()> look) : look_(std::move(look)) {
+  Watch(std::chrono::milliseconds period, Urgency urgency, std::function<void()> look) : look_(std::move(look)) {
     look_();
-    thread_ = std::thread([this, period, niceness] {
-      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), niceness);
+    thread_ = std::thread([this, period, urgency] {
+      if (urgency == Urgency::high) ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), -10);
       std::unique_lock lock(mutex_);
       while (!stopped_.wait_for(lock, period, [this] { return stop_; })) look_();
     });
@@ -154,7 +154,7 @@ class NvmlLinkCounters final : public LinkCounters {
     sampling_.reset();
     active_ = any_active_link();
     disturbance_.clear();
-    looking_.emplace(kLookPeriod, 0, [this] {
+    looking_.emplace(kLookPeriod, Urgency::usual, [this] {
       if (disturbance_.empty()) disturbance_ = find_disturbance();
     });
     pcie_.reset();
@@ -162,7 +162,7 @@ class NvmlLinkCounters final : public LinkCounters {
     if (options_.pcie) {
       pcie_.emplace(*nvml_, gpu_);
       // By itself: to list processes takes the driver time.
-      sampling_.emplace(kPciePeriod, kUrgent, [this] { pcie_->sample(); });
+      sampling_.emplace(kPciePeriod, Urgency::high, [this] { pcie_->sample(); });
     }
     sent_before_ = sent_.sum();
     received_before_ = received_.sum();

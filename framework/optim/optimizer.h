@@ -36,7 +36,7 @@ class Optimizer {
   // Steps begun since the start of training.
   std::int64_t steps() const { return scalars_.step; }
   void set_steps(std::int64_t steps) { scalars_.step = steps; }
-  // What begin_step() stored, in device memory.
+  // Of the step that was begun, in device memory.
   kernels::StepScalars* scalars() const { return device_scalars_.get(); }
   // Says that the device itself counts the step that was begun (kernels/step_report.h): then the next begin_step() has
   // nothing to store where the learning rate stays, which would be a kernel more.

@@ -27,7 +27,7 @@ namespace lockstep {
 namespace {
 
 // A choice is a number in a list of candidates. To be raised where a list changes other than at its end.
-constexpr int kCandidateLists = 2;
+constexpr int kCandidateLists = 3;
 
 std::string header() {
   return fmt::format("# {}, CUDA {}, cuDNN {}, candidates {}\n", selected_gpu().name, build_part("CUDA").version,

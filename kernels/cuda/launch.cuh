@@ -15,10 +15,11 @@ inline constexpr unsigned kThreads = 256;  // of a block, where a kernel has no 
 
 inline cudaStream_t stream_of(const ExecContext& exec) { return static_cast<cudaStream_t>(exec.stream); }
 
-// Every kernel calls this first. Where it was launched programmatically, its blocks may have been placed before the
-// kernel before it ended: they wait here until the results of that kernel can be read, and only then let the next
-// kernel's blocks be placed. So all but that kernel had ended when a block was placed: what is older may be read (and
-// nothing written) before. Of a backward pass that is all that the forward pass of the same op has read.
+// Every kernel calls this before it reads what the kernel before it wrote, or writes to the GPU's memory. Where it was
+// launched programmatically, its blocks may have been placed before that kernel ended: they wait here until its results
+// can be read, and only then let the next kernel's blocks be placed. So all but that kernel had ended when a block was
+// placed, and what is older may be read at once. Of a backward pass that is all that the forward pass of the same op has
+// read. A block that has nothing to do may leave; not all of a grid.
 __device__ inline void begin_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -1,7 +1,9 @@
 // Wrong input gets one clear line and exit code 2.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -264,6 +266,20 @@ TEST(WrongInput, CheckpointsOfAnotherModelOrData) {
   expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), {"got: key 'model' not found"});
   std::ofstream(runs / "run/config.json") << config;
   expect_refused(run_command("train mlp --steps 4 --resume " + (runs / "run")), {"seed", "with, 0, got 7"});
+}
+
+// Once, and not by each rank.
+TEST(WrongInput, ARunThatAnotherWritesTo) {
+  const TemporaryDirectory runs;
+  const std::string run = runs / "run";
+  ASSERT_EQ(run_command("train mlp --synthetic --threads 1 --batch-per-rank 2 --steps 1 --out " + run).code, 0);
+  const int other = ::open(run.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(other, LOCK_EX | LOCK_NB), 0);
+  for (const char* ranks : {"1", "2"}) {
+    expect_refused(run_command(std::string("train mlp --steps 2 --ranks ") + ranks + " --resume " + run),
+                   {"another run writes to it"});
+  }
+  ::close(other);
 }
 
 TEST(WrongInput, CheckpointsThatAreMissing) {

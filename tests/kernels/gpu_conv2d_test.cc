@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cmath>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -335,75 +334,6 @@ TEST_F(GpuLinear, ChainsOfKernelsReadWhatWasWritten) {
     graph.capture(chain);
     graph.launch();
     for (const double value : to_doubles(a)) ASSERT_EQ(value, 4.0 * kLinks);
-  }
-}
-
-// What forward read is written right before it, and read by backward before its turn: 100 times, in a graph, and then
-// by kernels that start one after the other.
-class GpuReadAhead : public GpuConv2d {
- protected:
-  // backward(x, weight, dweight) follows forward(x, weight) and adds to dweight.
-  static void expect_equal_bits(const std::string& name, const Shape& x_shape, const Shape& weight_shape, DType dtype,
-                                const std::function<void(const Tensor& x, const Tensor& weight)>& forward,
-                                const std::function<void(const Tensor& x, const Tensor& weight, GradView)>& backward) {
-    std::vector<Values> results;
-    for (const bool programmatic : {true, false}) {
-      Context gpu({.device = DeviceType::cuda, .programmatic_launch = programmatic});
-      const ContextScope scope(gpu);
-      const auto drawn = [&](const Shape& shape, std::uint64_t stream) {
-        return to_tensor(random_values(shape.numel(), -1, 1, stream), shape, dtype);
-      };
-      const Tensor x = drawn(x_shape, 0), weight = drawn(weight_shape, 1);
-      const Tensor x_step = drawn(x_shape, 2), weight_step = drawn(weight_shape, 3);
-      const Tensor dweight =
-          to_tensor(Values(static_cast<std::size_t>(weight_shape.numel())), weight_shape, DType::f32);
-      const auto link = [&] {
-        cuda::add(context().exec(), weight, weight_step, weight);
-        cuda::add(context().exec(), x, x_step, x);
-        forward(x, weight);
-        backward(x, weight, {dweight, true});
-      };
-      link();  // loads the kernels
-      CudaGraph graph;
-      graph.capture([&] {
-        for (int i = 0; i < 100; ++i) link();
-      });
-      graph.launch();
-      results.push_back(to_doubles(dweight));
-    }
-    EXPECT_EQ(results[0], results[1]) << name;
-  }
-};
-
-TEST_F(GpuReadAhead, LinearTiles) {
-  const Shape x_shape = {64, 784}, weight_shape = {512, 784}, y_shape = {64, 512};
-  const ContextScope scope(*gpu_);
-  const Tensor y = unwritten(y_shape, DType::f32), dx = unwritten(x_shape, DType::f32);
-  for (const cuda::Tiling tiling : cuda::linear_tilings(dx, weight_shape)) {
-    expect_equal_bits(
-        cuda::tiling_name(tiling), x_shape, weight_shape, DType::f32,
-        [&](const Tensor& x, const Tensor& weight) {
-          cuda::linear_tiles_forward(context().exec(), x, weight, {}, true, y, tiling);
-        },
-        [&](const Tensor& x, const Tensor& weight, GradView dweight) {
-          cuda::linear_tiles_backward(context().exec(), y, x, weight, {dx, false}, dweight, {}, tiling);
-        });
-  }
-}
-
-TEST_F(GpuReadAhead, ConvolutionsByPatches) {
-  const Shape x_shape = {64, 14, 14, 6}, weight_shape = {16, 5, 5, 6}, y_shape = {64, 10, 10, 16};
-  const ContextScope scope(*gpu_);
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const cuda::PatchConv2d& by = dtype == DType::f32 ? cuda::kPatchLoops : cuda::kPatchTiles;
-    const Tensor y = unwritten(y_shape, dtype), dx = unwritten(x_shape, dtype);
-    expect_equal_bits(
-        dtype_name(dtype), x_shape, weight_shape, dtype,
-        [&](const Tensor& x, const Tensor& weight) { by.forward(context().exec(), x, weight, {}, {}, true, y); },
-        [&](const Tensor& x, const Tensor& weight, GradView dweight) {
-          by.weight_gradient(context().exec(), y, x, {}, dweight, {});
-          by.data_gradient(context().exec(), y, weight, {}, {dx, false});
-        });
   }
 }
 
