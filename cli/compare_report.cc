@@ -11,9 +11,6 @@
 namespace lockstep::cli {
 namespace {
 
-// Of the emulated collectives, above which the figures are no good.
-constexpr double kManyLate = 0.1;
-
 std::string with_interval(const Estimate& estimate) {
   return fmt::format("{:.2f} [{:.2f}, {:.2f}]", estimate.value, estimate.low, estimate.high);
 }
@@ -41,13 +38,10 @@ std::string lateness(const CompareCase& compared) {
   std::string text;
   for (std::size_t i = 0; i < compared.arms().size(); ++i) {
     const CompareArm& arm = compared.arms()[i];
-    double collectives = 0;
-    for (const auto& run : arm.runs) {
-      collectives += static_cast<double>(run.at("step_ms").size() * (1 + run.at("all_reduces").size()));
-    }
-    if (static_cast<double>(arm.late()) <= kManyLate * collectives) continue;
+    const std::int64_t late = disturbing_collectives(arm.runs);
+    if (late == 0) continue;
     text += fmt::format("  disturbed: {} collectives took these ranks longer than {}; a larger --slow-motion helps\n",
-                        arm.late(), compared.setup().links[i]);
+                        late, compared.setup().links[i]);
   }
   return text;
 }

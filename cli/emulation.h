@@ -24,7 +24,7 @@ void visit_fields(EmulationArguments& arguments, Visitor&& visit) {
       "on CPU ranks, in slow motion: the link that carries the gradients, one of " + published_link_list();
   visit("--emulate", arguments.emulate, help.c_str());
   visit("--slow-motion", arguments.slow_motion,
-        "factor on all emulated times; default: what leaves the ranks 3 times the time that they need");
+        "factor on all emulated times; default: what leaves the ranks 3 times the time that they need (measure: 1)");
 }
 
 // Throw std::invalid_argument for a factor that is out of range, and for one on nothing.

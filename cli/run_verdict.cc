@@ -75,6 +75,17 @@ const Json& worst_proof(const std::vector<Json>& runs) {
   }));
 }
 
+std::int64_t disturbing_collectives(const std::vector<Json>& runs) {
+  constexpr double kMany = 0.1;  // of all: above that the figures are no good
+  double all = 0;
+  std::int64_t late = 0;
+  for (const Json& run : runs) {
+    all += static_cast<double>(elements_of(run, "step_ms").size() * (1 + elements_of(run, "all_reduces").size()));
+    late += value_of<std::int64_t>(run, "late");
+  }
+  return static_cast<double>(late) > kMany * all ? late : 0;
+}
+
 std::string refutation_of_probe(const Json& probe, const std::string& link, int ranks) {
   return refutation_of(probe, link, ranks, [&](LinkMode mode) { return judge_probe_again(probe, mode); });
 }

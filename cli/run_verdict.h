@@ -2,6 +2,7 @@
 // out.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,6 +17,10 @@ Verdict verdict_of(const nlohmann::ordered_json& proof);
 // Of runs of lockstep measure, at least one, the worst proof: of each that of the training where the probe left one to
 // be made, else the probe's. What a run does not hold is no proof.
 const nlohmann::ordered_json& worst_proof(const std::vector<nlohmann::ordered_json>& runs);
+
+// How many collectives of the emulated runs of an arm took its ranks longer than the link; 0 where they are too few to
+// matter.
+std::int64_t disturbing_collectives(const std::vector<nlohmann::ordered_json>& runs);
 
 // What speaks against the proven probe of a link between so many ranks in the file itself, judged again from the bytes
 // that its GPUs counted; empty where nothing does. NCCL's own word and settings, which no file holds, and bytes of PCIe

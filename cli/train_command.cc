@@ -320,7 +320,11 @@ std::function<int(char** argv)> add_train_command(CLI::App& app) {
   add_options(*command, *arguments);
   command->add_option("--out", arguments->out, "run directory; default: runs/MODEL-TIME")
       ->check(whole_value<std::string>);
-  command->add_option("--resume", arguments->resume, "run directory to continue; its options hold where none is given")
+  command
+      ->add_option(
+          "--resume", arguments->resume,
+          "run directory to continue; its options hold where none is given, but for --device, --ranks, --threads "
+          "and --link")
       ->check(whole_value<std::string>);
 
   return [command, arguments](char** argv) {

@@ -5,6 +5,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+usage() { sed -n '2,4s/^# //p' examples/quickstart.sh; }
+for option in "$@"; do
+  case $option in
+    --yes | --no-install) ;;
+    --help) usage && exit 0 ;;
+    *) usage >&2 && exit 2 ;;
+  esac
+done
 cmake/bootstrap.sh "$@" build data
 cmake/build.sh lockstep
 
@@ -29,7 +37,7 @@ cat <<TEXT
 
 Try next:
   build/bin/lockstep eval lenet --checkpoint $out             the accuracy again, from the checkpoint
-  build/bin/lockstep train lenet --resume $out --epochs 10    two epochs more
+  build/bin/lockstep train lenet ${place[*]} --resume $out --epochs 10    two epochs more
   build/bin/lockstep train mlp --epochs 2                                  another model
   build/bin/lockstep train --help                                          every option
   cmake --build build --target lessons                                     build/bin/lesson_1_... to lesson_3_...; docs/

@@ -109,6 +109,7 @@ ArmFigures arm_of(const Json& json, const CaseFigures& figures) {
   arm.proof_reason = value_of<std::string>(json, "proof_reason");
   const Json& runs = elements_of(json, "runs");
   lower_to_runs(arm, runs, figures);
+  if (!runs.empty()) arm.disturbing = disturbing_collectives(runs.get_ref<const std::vector<Json>&>());
   const Json run = runs.empty() ? Json() : runs.front();
   const Json& probe = entry_of(run, "probe");
   arm.over_nvlink = value_of<bool>(probe, "over_nvlink");

@@ -36,7 +36,8 @@ struct ArmFigures {
   std::optional<double> samples_per_s, exposed_ms, communication_ms, hidden_share, predicted_ms;
   std::string proof;  // "proven", "contradicted", "unproven", "emulated"; "not measured"
   std::string proof_reason;
-  bool over_nvlink = false;  // where proven
+  std::int64_t disturbing = 0;  // see disturbing_collectives
+  bool over_nvlink = false;     // where proven
   std::vector<CountedBytes> probe;
   double probe_expected_bytes = 0.0;
   std::optional<StepTimeline> timeline;

@@ -122,9 +122,16 @@ std::vector<std::string> doubts_of(const CompareFile& file) {
   std::vector<std::string> doubts;
   for (const CaseFigures& figures : file.cases) {
     for (const ArmFigures& arm : figures.arms) {
+      const std::string of =
+          (file.cases.size() > 1 ? describe_training(figures) + ": " : "") + link_name(arm, figures.emulated);
+      if (arm.disturbing > 0) {
+        doubts.push_back(
+            fmt::format("{} was disturbed: {} collectives took the ranks longer than the emulated link; a "
+                        "larger --slow-motion helps",
+                        of, arm.disturbing));
+      }
       if (parse_verdict(arm.proof).value_or(Verdict::proven) == Verdict::proven) continue;
-      doubts.push_back(fmt::format("{}{} is {}: {}", file.cases.size() > 1 ? describe_training(figures) + ": " : "",
-                                   link_name(arm, figures.emulated), arm.proof, arm.proof_reason));
+      doubts.push_back(fmt::format("{} is {}: {}", of, arm.proof, arm.proof_reason));
     }
   }
   return doubts;

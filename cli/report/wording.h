@@ -33,7 +33,7 @@ std::string rate_text(const std::optional<double>& gb_s);  // "55.4 GB/s"
 // Of both arms: "proven", "unproven", "contradicted", "emulated in slow motion, factor 480"
 std::string proof_text(const CaseFigures& figures);
 std::string factor_text(double slow_motion);  // "480"
-// "NVLink is unproven: another process was on GPU 1", for each arm that has a verdict but proven.
+// "NVLink is unproven: another process was on GPU 1", for each arm that has a verdict but proven, or was disturbed.
 std::vector<std::string> doubts_of(const CompareFile& file);
 
 // "24 h staged over PCIe become 10 h with NVLink for VGG-16 at 32 images a GPU". Expects a case with a speed-up.

@@ -296,6 +296,18 @@ TEST(Report, AnArmIsNoBetterProvenThanWhatItsGpusCounted) {
   EXPECT_TRUE(contains(report(readable).result.out, ", proven)")) << report(readable).markdown.substr(0, 1000);
 }
 
+TEST(Report, WhatWasDisturbedIsSaidFirst) {
+  json comparison = comparison_of("emulated");
+  json& one = comparison.contains("cases") ? comparison["cases"][0] : comparison;
+  for (json& arm : one["arms"]) {
+    for (json& run : arm["runs"]) run["late"] = 0;
+  }
+  EXPECT_FALSE(contains(report(comparison).markdown, "disturbed"));
+  one["arms"][1]["runs"][0]["late"] = 1'000'000;
+  const std::string text = plain_markdown(report(comparison).markdown);
+  EXPECT_LT(text.find("was disturbed: 1000000 collectives"), text.find("## ")) << text.substr(0, 2000);
+}
+
 TEST(Report, OneSignOfEmulationIsEnough) {
   json comparison = comparison_of("emulated");
   json& one = comparison.contains("cases") ? comparison["cases"][0] : comparison;
