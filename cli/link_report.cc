@@ -22,14 +22,18 @@ nlohmann::ordered_json to_json(const ByteCount& count) {
 
 }  // namespace
 
-std::string describe(const NcclSetting& variable) {
-  return printable(fmt::format("{}={} from {}", variable.name, variable.value, variable.source));
+std::vector<std::string> kept_settings(const LinkPolicy& policy) {
+  std::vector<std::string> kept;
+  for (const NcclSetting& variable : policy.variables) {
+    if (variable.source == kSetByLockstep) continue;
+    kept.push_back(printable(fmt::format("{}={} from {}", variable.name, variable.value, variable.source)));
+  }
+  return kept;
 }
 
 void print_kept_settings(const LinkPolicy& policy) {
-  for (const NcclSetting& variable : policy.variables) {
-    if (variable.source == kSetByLockstep) continue;
-    fmt::print("link {}: {} is kept\n", link_mode_name(policy.mode), describe(variable));
+  for (const std::string& setting : kept_settings(policy)) {
+    fmt::print("link {}: {} is kept\n", link_mode_name(policy.mode), setting);
   }
 }
 

@@ -3,15 +3,16 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "framework/interconnect/link_policy.h"
 #include "framework/interconnect/link_proof.h"
 
 namespace lockstep::cli {
 
-// "NCCL_P2P_LEVEL=SYS from /etc/nccl.conf"
-std::string describe(const NcclSetting& variable);
-// The settings of the user that the mode keeps, one a line; for the process that starts the ranks, or rank 0.
+// The settings of the user that the mode keeps: "NCCL_P2P_LEVEL=SYS from /etc/nccl.conf"
+std::vector<std::string> kept_settings(const LinkPolicy& policy);
+// The same, one a line; for the process that starts the ranks, or rank 0.
 void print_kept_settings(const LinkPolicy& policy);
 
 // "link pcie (staged through ...), NVLS off: proven: rank 0: NVLink carried ..."

@@ -105,9 +105,8 @@ int run(const WithLinkArguments& arguments) {
   }
 
   // What the program prints to its output stays as it is.
-  for (const NcclSetting& variable : policy.variables) {
-    if (variable.source == kSetByLockstep) continue;
-    fmt::print(stderr, "lockstep with-link: {} was kept\n", describe(variable));
+  for (const std::string& setting : kept_settings(policy)) {
+    fmt::print(stderr, "lockstep with-link: {} was kept\n", setting);
   }
   for (const LinkTraffic& gpu : proof.gpus) fmt::print(stderr, "lockstep with-link: {}\n", describe(gpu));
   if (!log.empty()) fmt::print(stderr, "lockstep with-link: NCCL {}: {}\n", log.version, log.to_string());

@@ -2,7 +2,6 @@
 // by kernels that start one after the other.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <functional>
 #include <string>
 #include <vector>
